@@ -6,6 +6,7 @@
  * -verify checks the structure; it also runs after every other pass.  -functional and -primitive check what
  * functionalize and decompose promise, -lowered lowers a copy and checks the schedule.  -q prints nothing. */
 #include "back/kernel/back.h"
+#include "back/lower/lower.h"
 #include "ir/infer/graph_at.h"
 #include "ir/infer/infer.h"
 #include "middle/middle.h"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "back/kernel/back.h"
+#include "back/lower/lower.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "cuda/device.h"

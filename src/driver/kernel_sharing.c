@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "back/emit/emit_llvm.h"
 #include "back/kernel/back.h"
 
 #define SHARE_NUMBER "-0123456789"

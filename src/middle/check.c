@@ -4,7 +4,7 @@
  * of its elements are bad, and an mg::check of them.  Nothing else of the call is computed.
  * Types and messages are those of the lowered ops (back/lower/lower_index, lower_loss, lower_point). */
 #include "middle/check.h"
-#include "middle/decompose.h"
+#include "middle/decompose_priv.h"
 
 enum { CHECK_MAX_NDIM = 10 }; /* LW_MAX_NDIM of back/: loops over more dimensions do not exist */
 

@@ -4,7 +4,7 @@
  * do better whole is left alone: a row here means that taking the op apart lets it fuse.
  * Results keep dtype, sizes and strides.  16-bit floats are computed in f32 by the kernels that fusion makes,
  * as in eager's own kernels; where a rule would round between its steps it says so and converts. */
-#include "middle/decompose.h"
+#include "middle/decompose_priv.h"
 #include <string.h>
 
 const MgArg *mg_dec_arg(const MgRewrite *rw, const char *name) {

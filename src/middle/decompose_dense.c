@@ -1,7 +1,7 @@
 /* Products of vectors and index ops that are a scatter: as elementwise work and reductions they fuse with
  * what surrounds them. */
 #include "middle/check.h"
-#include "middle/decompose.h"
+#include "middle/decompose_priv.h"
 
 #define V mg_arg_val
 

@@ -1,7 +1,7 @@
 /* List ops: one op per tensor (fusion puts them side by side again), and the fused
  * optimizers as arithmetic. */
 #include "ir/infer/infer.h"
-#include "middle/decompose.h"
+#include "middle/decompose_priv.h"
 #include <string.h>
 
 /* ---- foreach ---- */

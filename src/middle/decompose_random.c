@@ -1,5 +1,5 @@
 /* Ops with random slopes: where they draw nothing they are activations like others. */
-#include "middle/decompose.h"
+#include "middle/decompose_priv.h"
 
 static bool random_number(const MgRewrite *rw, const char *name, double *out) {
   const MgArg *a = mg_dec_arg(rw, name);

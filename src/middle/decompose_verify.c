@@ -2,7 +2,7 @@
  * In: a graph.  Out: MG_OK, or MG_BUG with an op that is no primitive.  The graph stays as it
  * is: a copy is decomposed. */
 #include "ir/infer/graph_at.h"
-#include "middle/decompose.h"
+#include "middle/decompose_priv.h"
 
 /* Decomposes a copy of the graph once more.  *applied: the first op whose rule
  * applies; NULL if there is none. */

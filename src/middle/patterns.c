@@ -9,7 +9,7 @@
  * One walk in program order.  A node is first rewritten into its mg:: op; a later node that can be folded
  * takes over the op of its producer (the producer dies), or, when only reshapes lie between them, hands its
  * work to the producer and is replaced by its own input. */
-#include "middle/decompose.h"
+#include "middle/decompose_priv.h"
 #include <math.h>
 #include <string.h>
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "back/emit/emit_llvm.h"
 #include "back/kernel/back.h"
 #include "base/log.h"
 #include "check.h"

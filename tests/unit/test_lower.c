@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "back/kernel/back.h"
+#include "back/lower/lower.h"
 #include "check.h"
 
 typedef struct Case {

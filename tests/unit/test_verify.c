@@ -2,6 +2,7 @@
  * with the op and the reason. */
 #include <string.h>
 #include "back/kernel/back.h"
+#include "back/lower/lower.h"
 #include "middle/middle.h"
 #include "check.h"
 

@@ -8,6 +8,7 @@
  * pass is run on the text, so everything that matters (invariant motion, sharing, forwarding of
  * stored values) is done here. */
 #include "back/emit/emit_llvm.h"
+#include "back/emit/emit_llvm_priv.h"
 #include "base/assert.h"
 #include <stdio.h>
 #include <string.h>

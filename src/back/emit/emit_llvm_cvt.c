@@ -2,7 +2,7 @@
  * In: a value and two types.  Out: instructions that convert as torch's .to() does; 16-bit floats go through
  * float32, with
  * instructions of the CPU where it has them. */
-#include "back/emit/emit_llvm.h"
+#include "back/emit/emit_llvm_priv.h"
 
 EmRef em_conv(Em *e, const char *op, MgTy from, MgTy to, EmRef v, int lanes) {
   MgStrbuf *b = em_at(e, v.level);

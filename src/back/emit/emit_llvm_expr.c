@@ -1,5 +1,5 @@
 /* Expressions to LLVM instructions: values in scalar or vector form, loads and stores, accumulators. */
-#include "back/emit/emit_llvm.h"
+#include "back/emit/emit_llvm_priv.h"
 #include <math.h>
 #include <string.h>
 

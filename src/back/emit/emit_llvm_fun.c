@@ -4,7 +4,7 @@
  * lanes: the numbers are the same.
  * In: nests as the kernel has them.  Out: calls, and behind the kernel the functions.
  * Invariant: a kernel with few of them is written as if this file did not exist. */
-#include "back/emit/emit_llvm.h"
+#include "back/emit/emit_llvm_priv.h"
 #include <string.h>
 
 enum {

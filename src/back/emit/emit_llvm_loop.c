@@ -1,6 +1,6 @@
 /* Loops of a kernel: scopes that are opened and closed, with the accumulators that they carry.
  * In: bounds, and how often the loop runs.  Out: blocks with phis in the text of the scope around it. */
-#include "back/emit/emit_llvm.h"
+#include "back/emit/emit_llvm_priv.h"
 #include "base/assert.h"
 #include <string.h>
 

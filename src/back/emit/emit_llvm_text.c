@@ -1,6 +1,7 @@
 /* Text of LLVM values: types, constants, templates of scalar_ops.def, and the declarations of a module.
  * i1 is a byte in memory; bf16 is i16 everywhere (its arithmetic is in f32). */
 #include "back/emit/emit_llvm.h"
+#include "back/emit/emit_llvm_priv.h"
 #include <ctype.h>
 #include <math.h>
 #include <string.h>

@@ -1,13 +1,8 @@
-/* The back end's passes, in the order driver/compile runs them. */
+/* What the rooms of the back end share, and the passes of this one in the order driver/compile runs them.
+ * Lowering comes before them (lower.h), text after them (emit_llvm.h). */
 #ifndef MG_BACK_H
 #define MG_BACK_H
 #include "back/kernel/loop_nest.h"
-
-/* Functional graph -> loop nests and extern items.  Every value an extern call or an output needs is realised
- * in a buffer; ops without a lowering become extern items.  mg_lower never fails for lack of a lowering. */
-MgRc mg_lower(MgSched *s);
-/* Does this node become loops (true) or an extern call?  Used by simplify to choose decompositions. */
-bool mg_lower_knows(const MgGraph *g, NodeRef n);
 
 /* Groups nests into kernels; marks buffers that stay inside one kernel MB_local. */
 MgRc mg_fuse(MgSched *s, MgFused *out);
@@ -20,18 +15,6 @@ typedef struct MgTarget {
   bool marks; /* MG_EMIT_MARK before each number that a loaded value may replace: text for mg_share */
 } MgTarget;
 #define MG_EMIT_MARK '#'
-/* Writes the kernels of one schedule as LLVM IR.  new; t is borrowed; freed also when making it failed. */
-typedef struct MgEmitter MgEmitter;
-MgRc mg_emitter_new(MgSched *s, const MgTarget *t, MgEmitter **out);
-void mg_emitter_free(MgEmitter *e); /* or NULL */
-/* Appends the LLVM IR text of one kernel: define void @name(ptr buf, ptr size, i64 begin, i64 end);
- * buf is a table of base pointers in kernel argument order, size the values of the symbols. */
-MgRc mg_emit_llvm(MgEmitter *e, const MgKernel *k, MgStrbuf *out);
-/* Appends declarations of what the kernels of a module call: last, once a module.
- * LLVM takes 3 us to read one; all of them were 160, and 0.4 ms a module. */
-void mg_emit_llvm_declare(const MgTarget *t, MgStrbuf *module);
-/* Does `find` know all functions of SLEEF that kernels for t may call? */
-bool mg_emit_llvm_finds_sleef(const MgTarget *t, void *(*find)(const char *name));
 /* Reference evaluator: runs a nest over real memory, slowly.  buf[i] is the base pointer of buffer i, env the
  * values of the symbols.  The oracle of the back end's tests. */
 MgRc mg_interp_loop(MgSched *s, const MgLoop *l, void *const *buf, const int64_t *env);

@@ -11,7 +11,7 @@
  *   - the rows are still enough for all threads, or the work is small.
  * Within a kernel, nests of equal ranges that meet only at equal elements share one set of inner loops (a
  * phase), so values pass between them in registers; a reduction's result is ready for later phases. */
-#include "back/kernel/fuse.h"
+#include "back/kernel/fuse_priv.h"
 #include "base/assert.h"
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * In: nests with aligned ranges and phases.  Out: an MgKernel: nests in order of phases, vector index,
  * parallel ranges,
  * temporaries that no one else reads kept in registers or in row buffers on the stack. */
-#include "back/kernel/fuse.h"
+#include "back/kernel/fuse_priv.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * after it is stored.  A nest that reads what an earlier nest of the kernel has stored into memory that was
  * read before (an optimizer's moment that is updated and then used) takes the stored value itself in place of
  * the load: both run in the same inner loops, where that value is in a register. */
-#include "back/kernel/fuse.h"
+#include "back/kernel/fuse_priv.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Transformations of nests: order, splitting and collapsing of ranges, two-stage
  * reductions, rows of an access.
  * In: nests as lowering wrote them.  Out: equivalent copies. */
-#include "back/kernel/fuse.h"
+#include "back/kernel/fuse_priv.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,6 +5,7 @@
  * whatever has no lowering becomes an extern item.  Then outputs, then write-backs (so every reader of an
  * input's old contents runs before the input is overwritten). */
 #include "back/lower/lower.h"
+#include "back/lower/lower_priv.h"
 #include <string.h>
 
 /* ---- analysis: who reads what

@@ -1,5 +1,5 @@
 /* Factories and index patterns: values that depend on where, not on what. */
-#include "back/lower/lower.h"
+#include "back/lower/lower_priv.h"
 #include <math.h>
 
 static MgTy factory_ty(Lower *L, const MgNode *n) {

@@ -2,7 +2,7 @@
  * In: a lowered graph.  Out: MgLoop.from: the node of the nest, and those before it whose results were never
  * put into memory.
  * Views move nothing and are left out.  Only the first few nodes are kept; no pass relies on them. */
-#include "back/lower/lower.h"
+#include "back/lower/lower_priv.h"
 
 enum { FROM_MOST_LOOKS = 64 }; /* nodes looked at for one nest */
 

@@ -1,7 +1,7 @@
 /* Reads at indices that are data: embedding, gather, index, index_select, take.
  * Bounds are checked as eager does, by a nest over the index tensor alone (lw_check); the load itself is
  * masked, so that an index out of range touches no memory before the run raises. */
-#include "back/lower/lower.h"
+#include "back/lower/lower_priv.h"
 #include <string.h>
 
 /* Indices that are in range whatever the data: patterns of constants and positions (arange and the like). */

@@ -4,7 +4,7 @@
  * Out: the views that differ from what the input's memory holds, each with what it gets, so that nothing else
  * is stored.
  * Temporaries that are filled part by part are written where they lie, too. */
-#include "back/lower/lower.h"
+#include "back/lower/lower_priv.h"
 #include <string.h>
 
 static MgRc part_copy(Lower *L, const MgView *whole, MgView *part) {

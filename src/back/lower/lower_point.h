@@ -1,7 +1,7 @@
 /* Pointwise lowering: what a row's expression builder sees. */
 #ifndef MG_LOWER_POINT_H
 #define MG_LOWER_POINT_H
-#include "back/lower/lower.h"
+#include "back/lower/lower_priv.h"
 
 typedef enum LwTyRule {            /* the type operands are converted to before the operation */
                         TR_result, /* compute type of the result */

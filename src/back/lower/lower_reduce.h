@@ -1,7 +1,7 @@
 /* Reductions, for the ops that are made of them. */
 #ifndef MG_LOWER_REDUCE_H
 #define MG_LOWER_REDUCE_H
-#include "back/lower/lower.h"
+#include "back/lower/lower_priv.h"
 
 typedef struct LwRed { /* a reduction being lowered: what is reduced, over which dims */
   Lower *L;

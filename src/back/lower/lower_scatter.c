@@ -1,7 +1,7 @@
 /* Writes at indices that are data: scatter, index_put, index_add, embedding's gradient.
  * A nest copies self (or zeros) into the result's memory, then ML_scatter nests store or accumulate over it;
  * masked, so that an index out of range writes nothing before the run raises. */
-#include "back/lower/lower.h"
+#include "back/lower/lower_priv.h"
 #include <math.h>
 #include <string.h>
 

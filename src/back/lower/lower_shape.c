@@ -1,7 +1,7 @@
 /* Ops that move elements: cat, stack, pads, flips, rolls, repeats, writes into views.
  * Each result element comes from one place (or is a fill value), so all are expressions; cat and the scatters
  * of views are several nests that store into one buffer instead. */
-#include "back/lower/lower.h"
+#include "back/lower/lower_priv.h"
 #include <stdlib.h>
 #include <string.h>
 

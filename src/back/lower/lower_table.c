@@ -1,7 +1,7 @@
 /* Which ops have a lowering, and reading of node arguments.
  * In: op names and graph nodes.  Out: rows of the topics' tables.  No state but an
  * index built once per process. */
-#include "back/lower/lower.h"
+#include "back/lower/lower_priv.h"
 #include <pthread.h>
 #include <string.h>
 

@@ -1,8 +1,7 @@
 /* Values while lowering: reading, costing, realising.
- * In: graph values in one of the states of lower.h.  Out: expressions for readers, point nests that realise
- * values.
- * Does not know any op. */
-#include "back/lower/lower.h"
+ * In: graph values in one of the states of lower_priv.h.  Out: expressions for readers, point nests that
+ * realise values. Does not know any op. */
+#include "back/lower/lower_priv.h"
 #include <math.h>
 #include <string.h>
 

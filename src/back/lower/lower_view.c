@@ -1,7 +1,7 @@
 /* Views: permute, slice, expand, view, split ... as index maps.
  * Of an unrealised value: its expression with other indices.  Of a buffer: the map, being affine, gives the
  * strides of a view of the same memory.  Nothing is ever copied here. */
-#include "back/lower/lower.h"
+#include "back/lower/lower_priv.h"
 #include <string.h>
 
 enum { VIEW_split_size, VIEW_split_sizes, VIEW_unbind, VIEW_chunk, VIEW_sections, VIEW_indices };

@@ -1,6 +1,6 @@
 /* Pooling: reductions over a window, whose dims are the reduced ranges of a nest.
  * The last s dims are space (s = 1..3); what lies outside of the input is masked. */
-#include "back/lower/lower.h"
+#include "back/lower/lower_priv.h"
 #include <math.h>
 #include <string.h>
 

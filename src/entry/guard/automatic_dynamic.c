@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include "base/strbuf.h"
 #include "entry/guard/guard_add.h"
+#include "entry/guard/guard_check.h"
 #include "entry/guard/guard_set.h"
 #include "entry/guard/source.h"
 #include "host/python/dynamo_config.h"

@@ -6,6 +6,7 @@
 #include "entry/guard/automatic_dynamic.h"
 #include "entry/guard/dict_watch.h"
 #include "entry/guard/gc_holder.h"
+#include "entry/guard/guard_check.h"
 #include "entry/guard/late_draws.h"
 #include "entry/guard/overlap.h"
 #include "entry/guard/source.h"

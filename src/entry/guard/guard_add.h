@@ -64,7 +64,6 @@ void mg_guard_type_attr(MgGuards *g, PyTypeObject *t, PyObject *name, PyObject *
 void mg_guard_type_mro(MgGuards *g, PyTypeObject *t);
 /* ABCMeta said that `sub` is none of abc's subclasses, which a class registered later changes. */
 void mg_guard_not_registered(MgGuards *g, PyObject *abc, PyObject *sub);
-uint64_t mg_guard_abc_token(void);                /* changes when a class is registered with any ABC */
 void mg_guard_type(MgGuards *g, PyTypeObject *t); /* its special methods only */
 /* The next special method in the dicts of t and its bases (mro[*i], entry *pos); all
  * attributes of tensor classes. */
@@ -81,9 +80,6 @@ bool mg_guard_same_value(PyObject *a, PyObject *b); /* by the C type below their
 bool mg_guard_frozenset(MgGuards *g, SrcRef src, PyObject *v);
 /* Do two sets hold the same elements in the same order of iteration? */
 bool mg_guard_same_order(PyObject *a, PyObject *b);
-/* Does one guard hold?  Loads store what they find in vals. */
-bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s,
-                       uint64_t turn);
 uint32_t mg_guard_type_version(PyTypeObject *t); /* assigns one when needed; 0: none to be had */
 void mg_guards_free(MgGuards *g);
 int mg_guards_nsrc(const MgGuards *g);

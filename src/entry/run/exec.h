@@ -61,20 +61,4 @@ struct MgExec {
   bool no_autocast;   /* autocast was on at the start: its casts are nodes, so runs have it off */
 };
 
-/* ---- exec_run.c ---- */
-void mg_exec_log_graph(const MgGraph *g);
-/* Have nodes that run one by one the gradients that the program's autograd.Functions define?
- * 0, or -1 with an exception. */
-int mg_exec_nodes_differentiate(const MgTrace *t);
-/* An error of ours in a plan: the exception becomes a warning, and the nodes run from now on.
- * -1: the warning is an error. */
-int mg_exec_give_up_plan(MgExec *e);
-/* claims: what a run has to find before it writes; NULL: nothing. */
-int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs);
-int mg_exec_plan(MgPlan *p, PyObject *const *in, const int64_t *sizes, MgClaims *claims,
-                 PyObject **outs); /* as mg_planrun */
-bool mg_execsizes_has_graph(const MgExecSizes *s);
-bool mg_execsizes_has_plans(const MgExecSizes *s); /* it is compiled with symbols, or for each assignment */
-int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs);
-void mg_execsizes_free(MgExecSizes *s);
 #endif

@@ -10,6 +10,7 @@
 #include "ir/expr/expr.h"
 #include "ir/graph/graph.h"
 
+typedef struct MgClaims MgClaims;
 typedef struct MgAutograd MgAutograd;
 typedef struct MgCapInput MgCapInput;
 typedef struct MgExecSizes MgExecSizes;
@@ -92,4 +93,8 @@ void mg_exec_leave(MgExecAt *at); /* instead of a run; or NULL */
  * freed by the caller in every case. */
 bool mg_sizes_graph(const MgExecSizes *s, const MgGraph *from, const int64_t *env, bool symbols,
                     SizesGraph *t);
+bool mg_execsizes_has_graph(const MgExecSizes *s);
+bool mg_execsizes_has_plans(const MgExecSizes *s); /* it is compiled with symbols, or for each assignment */
+int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs);
+void mg_execsizes_free(MgExecSizes *s);
 #endif

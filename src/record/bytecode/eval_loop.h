@@ -79,5 +79,4 @@ static inline PyObject *loop_call(MgLoop *l, PyObject *f, PyObject *const *args,
 }
 PyObject *mg_loop_special(MgLoop *l, PyObject *o,
                           const char *name); /* looked up on the type; AttributeError */
-MgStep mg_loop_name_error(PyObject *type, const char *fmt, PyObject *name);
 #endif

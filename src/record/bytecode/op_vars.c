@@ -14,7 +14,7 @@
 #include "record/object/namespaces.h"
 #include "record/object/wrap.h"
 
-MgStep mg_loop_name_error(PyObject *type, const char *fmt, PyObject *name) {
+static MgStep var_name_error(PyObject *type, const char *fmt, PyObject *name) {
   PyErr_Format(type, fmt, name);
   if (type != PyExc_NameError) return STEP_error;
   /* The name makes CPython's "did you mean" possible. */
@@ -67,9 +67,9 @@ MgStep mg_op_LOAD_FAST(MgLoop *l, const MgInstr *in) {
   if (l->outer && mg_loop_touch_slot(l, in->arg)) return STEP_error;
   PyObject *v = SLOT(in->arg);
   if (!v)
-    return mg_loop_name_error(PyExc_UnboundLocalError,
-                              "cannot access local variable '%U' where it is not associated with a value",
-                              var_slot_name(l, in->arg));
+    return var_name_error(PyExc_UnboundLocalError,
+                          "cannot access local variable '%U' where it is not associated with a value",
+                          var_slot_name(l, in->arg));
   if (l->rec && l->rec->ident->nlazy && mg_older_look(v)) return STEP_error;
   PUSH(Py_NewRef(v));
   return STEP_next;
@@ -139,9 +139,9 @@ MgStep mg_op_DELETE_FAST(MgLoop *l, const MgInstr *in) {
     else if (mg_loop_touch_slot(l, in->arg)) return STEP_error;
   }
   if (!old)
-    return mg_loop_name_error(PyExc_UnboundLocalError,
-                              "cannot access local variable '%U' where it is not associated with a value",
-                              var_slot_name(l, in->arg));
+    return var_name_error(PyExc_UnboundLocalError,
+                          "cannot access local variable '%U' where it is not associated with a value",
+                          var_slot_name(l, in->arg));
   if (l->rec && (var_finalizes(old, true) || var_finalizes_items(old) || var_drops_slot(l, in->arg, old)))
     return STEP_error;
   var_forget(l, in->arg);
@@ -179,10 +179,10 @@ MgStep mg_op_COPY_FREE_VARS(MgLoop *l, const MgInstr *in) {
 static MgStep var_unbound_cell(MgLoop *l, int i) {
   bool is_free = i >= l->v.code->co_nlocalsplus - l->v.code->co_nfreevars;
   if (!is_free)
-    return mg_loop_name_error(PyExc_UnboundLocalError,
-                              "cannot access local variable '%U' where it is not associated with a value",
-                              var_slot_name(l, i));
-  return mg_loop_name_error(
+    return var_name_error(PyExc_UnboundLocalError,
+                          "cannot access local variable '%U' where it is not associated with a value",
+                          var_slot_name(l, i));
+  return var_name_error(
       PyExc_NameError,
       "cannot access free variable '%U' where it is not associated with a value in enclosing scope",
       var_slot_name(l, i));
@@ -263,7 +263,7 @@ static PyObject *var_global(MgLoop *l, PyObject *name) {
     if (!exact) return mg_rec_break(BK_older_object, "globals in a %s", Py_TYPE(l->v.globals)->tp_name);
     PyObject *seen = mg_rec_load_global(l->v.globals, l->v.builtins, name);
     if (!seen && !l->rec->abort && PyErr_ExceptionMatches(PyExc_NameError))
-      mg_loop_name_error(PyExc_NameError, "name '%U' is not defined", name);
+      var_name_error(PyExc_NameError, "name '%U' is not defined", name);
     return seen;
   }
   PyObject *v =
@@ -279,7 +279,7 @@ static PyObject *var_global(MgLoop *l, PyObject *name) {
     if (v) return v;
     if (PyErr_ExceptionMatches(PyExc_KeyError)) PyErr_Clear();
   }
-  if (!PyErr_Occurred()) mg_loop_name_error(PyExc_NameError, "name '%U' is not defined", name);
+  if (!PyErr_Occurred()) var_name_error(PyExc_NameError, "name '%U' is not defined", name);
   return NULL;
 }
 
@@ -301,7 +301,7 @@ MgStep mg_op_DELETE_GLOBAL(MgLoop *l, const MgInstr *in) {
   PyObject *name = CO_NAME(in->arg);
   int rc = l->rec ? mg_rec_store_global(l->v.globals, name, NULL) : PyDict_DelItem(l->v.globals, name);
   if (rc < 0 && PyErr_ExceptionMatches(PyExc_KeyError))
-    return mg_loop_name_error(PyExc_NameError, "name '%U' is not defined", name);
+    return var_name_error(PyExc_NameError, "name '%U' is not defined", name);
   return rc < 0 ? STEP_error : STEP_next;
 }
 
@@ -332,7 +332,7 @@ MgStep mg_op_STORE_NAME(MgLoop *l, const MgInstr *in) {
 
 MgStep mg_op_DELETE_NAME(MgLoop *l, const MgInstr *in) {
   if (!l->v.locals || PyObject_DelItem(l->v.locals, CO_NAME(in->arg)))
-    return mg_loop_name_error(PyExc_NameError, "name '%U' is not defined", CO_NAME(in->arg));
+    return var_name_error(PyExc_NameError, "name '%U' is not defined", CO_NAME(in->arg));
   return STEP_next;
 }
 

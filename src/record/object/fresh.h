@@ -5,6 +5,9 @@
 #include <Python.h>
 #include <stdbool.h>
 
+typedef struct MgIdent MgIdent;
+typedef struct MgRec MgRec;
+
 /* Does code of the program run when o (or NULL), which is older than the recording, dies: a __del__, what a
  * generator has left of a try or with block? */
 bool mg_end_runs_code(PyObject *o);
@@ -16,4 +19,9 @@ void mg_fresh_init(PyObject *self, PyCodeObject *co);
 int mg_older_self(PyObject **slot,
                   PyCodeObject *co); /* wraps the first slot of a frame that C code calls where it is an older
                                         object; -1: exception or break */
+/* The next living generator that the recording made, from *i on; borrowed, NULL at the end. */
+PyObject *mg_fresh_generator(const MgIdent *d, Py_ssize_t *i);
+/* Those that stand at a yield end without running their finally clauses on the user's objects; torch's own,
+ * which ran unrecorded, tidy up for real. */
+void mg_generators_end(MgRec *r);
 #endif

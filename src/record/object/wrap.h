@@ -15,9 +15,6 @@
 #define MG_WRAP_H
 #include "entry/guard/source_kinds.h"
 
-typedef struct MgIdent MgIdent;
-typedef struct MgRec MgRec;
-
 typedef struct MgLoop MgLoop;
 typedef struct MgSlots MgSlots;
 
@@ -25,12 +22,6 @@ struct MgInstr;
 /* Is it an older object whose state lives in C, which C code may therefore not touch?
  * (not a copy, not a tensor) */
 bool mg_older_opaque(PyObject *seen);
-/* The next living generator that the recording made, from *i on; borrowed, NULL at the end. */
-PyObject *mg_fresh_generator(const MgIdent *d, Py_ssize_t *i);
-/* Those that stand at a yield end without running their finally clauses on the user's objects; torch's own,
- * which ran unrecorded, tidy up for real. */
-void mg_generators_end(MgRec *r);
-
 /* mg_wrap for what C code gave back, which may be something that the recording sees already. */
 PyObject *mg_wrap_result(PyObject *v);
 /* What is under a key of a dict that is known by identity (v, or NULL: nothing), guarded. */

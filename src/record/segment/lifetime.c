@@ -9,6 +9,7 @@
 #include "record/numpy/array_functions.h"
 #include "record/object/class_writes.h"
 #include "record/object/context_vars.h"
+#include "record/object/fresh.h"
 #include "record/object/lazy_constants.h"
 #include "record/object/wrap.h"
 #include "record/snapshot/torch_switches.h"

@@ -8,6 +8,7 @@
 #include "record/core/identity.h"
 #include "record/core/recording.h"
 #include "record/fx/fx_wrappers.h"
+#include "record/object/fresh.h"
 #include "record/object/wrap.h"
 #include "record/snapshot/snapshot.h"
 #include "record/snapshot/snapshot_build.h"

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/fork.h"
+#include "runtime/plan/plan_graph.h"
 #include "runtime/plan/plan_priv.h"
 #include "runtime/process/profile.h"
 #include "runtime/process/threads.h"

@@ -1,6 +1,7 @@
 /* What a plan does otherwise on a GPU: memory from PyTorch's allocator, launches on its current stream.
  * In: a run with bound arguments.  Out: queued work.  Nothing here waits for the device. */
 #include <string.h>
+#include "runtime/plan/plan_graph.h"
 #include "runtime/plan/plan_priv.h"
 
 enum { GPU_ALIGN = 16, GPU_MOST_BLOCKS = 0x7fffffff };

@@ -4,7 +4,9 @@
  * their own and stay valid. */
 #ifndef MG_RUNTIME_PLAN_GRAPH_H
 #define MG_RUNTIME_PLAN_GRAPH_H
+#include <stdbool.h>
 #include "base/ctx.h"
+#include "runtime/process/torch_abi.h"
 
 /* What the layer that owns Python does for a capture.  begin: makes another stream current, with memory from
  * a pool; NULL: not possible.  end: back to the stream before; no error is left.  drop:
@@ -20,4 +22,23 @@ typedef struct MgGraphStats {
   uint64_t captures, replays, failed;
 } MgGraphStats; /* of this process */
 void mg_plan_graph_stats(MgGraphStats *out);
+
+/* ---- for the other files of a plan ---- */
+typedef struct MgPlan MgPlan;
+typedef struct MgPlanCall PlanRun;
+typedef struct PlanLaunch PlanLaunch;
+typedef struct PlanSteps { /* how a graph has plan.c do its parts */
+  const MgPlan *p;
+  PlanRun *r;
+  MgTensor *const *in;
+  void *call;
+  MgRc (*enter)(void *call); /* memory and addresses; r->fresh is there */
+  MgRc (*steps)(void *call); /* all of them */
+  MgRc (*bind)(void *call);  /* the addresses of inputs and new outputs alone */
+} PlanSteps;
+/* Runs the whole plan by a graph; false: it has to go step by step, and nothing has been done. */
+bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc);
+void mg_plan_graph_done(const MgPlan *p, PlanRun *r); /* outputs have been made */
+bool mg_plan_graph_note(PlanRun *r, uint32_t kernel, const PlanLaunch *l, void *stream);
+void mg_plan_graph_free(const MgPlan *p, PlanRun *r);
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/fork.h"
+#include "runtime/plan/plan_graph.h"
 #include "runtime/plan/plan_priv.h"
 
 typedef struct PlanBuild {

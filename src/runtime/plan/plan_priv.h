@@ -155,21 +155,6 @@ struct MgPlan {
   PlanRun *more;           /* further idle runs, guarded by MG_LOCK_list */
 };
 
-/* ---- plan_graph.c ---- */
-typedef struct PlanSteps { /* how a graph has plan.c do its parts */
-  const MgPlan *p;
-  PlanRun *r;
-  MgTensor *const *in;
-  void *call;
-  MgRc (*enter)(void *call); /* memory and addresses; r->fresh is there */
-  MgRc (*steps)(void *call); /* all of them */
-  MgRc (*bind)(void *call);  /* the addresses of inputs and new outputs alone */
-} PlanSteps;
-/* Runs the whole plan by a graph; false: it has to go step by step, and nothing has been done. */
-bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc);
-void mg_plan_graph_done(const MgPlan *p, PlanRun *r); /* outputs have been made */
-bool mg_plan_graph_note(PlanRun *r, uint32_t kernel, const PlanLaunch *l, void *stream);
-void mg_plan_graph_free(const MgPlan *p, PlanRun *r);
 /* ---- plan_gpu.c ---- */
 /* What a kernel is launched with now.  NULL, or why it cannot be. */
 const char *mg_plan_gpu_prepare(const MgPlan *p, const PlanRun *r, const PlanKernel *k, PlanLaunch *out);

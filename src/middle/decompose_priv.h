@@ -1,8 +1,8 @@
 /* Decompositions, shared by the decompose*.c files; not for other folders.
  * A rule is given a node (rw->n) and appends nodes that compute the same; it names
  * their values by mg_dec_give. */
-#ifndef MG_DECOMPOSE_H
-#define MG_DECOMPOSE_H
+#ifndef MG_DECOMPOSE_PRIV_H
+#define MG_DECOMPOSE_PRIV_H
 #include "ir/infer/infer.h"
 #include "middle/middle.h"
 

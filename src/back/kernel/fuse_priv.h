@@ -1,6 +1,6 @@
 /* What fusion (fuse.c, fuse_update.c, fuse_kernel.c) and loop transformation (loopopt.c) share. */
-#ifndef MG_FUSE_H
-#define MG_FUSE_H
+#ifndef MG_FUSE_PRIV_H
+#define MG_FUSE_PRIV_H
 #include "back/kernel/back.h"
 
 typedef struct FuLoad { /* one distinct load of a nest */
