@@ -1,9 +1,11 @@
-"""python -m bench cpu [--train] [--level v3] [--only TEXT] [--seconds S] [--no-cold] [--no-peer] [--freeze] [--json FILE]
+"""python -m bench cpu [--train] [--level v3] [--only TEXT] [--seconds S] [--no-cold] [--no-peer] [--freeze]
+                    [--json FILE]
 python -m bench host [--no-peer]
 
-cpu: runs every workload of bench/workloads.py in fresh processes: the first call of torch.compile and of magneto with an empty
-cache folder (cold) and with the same folder again (warm), then the steady state of eager, torch.compile and magneto interleaved
-in one process; with --train whole training steps and their peak memory.  Prints a table and writes JSON.
+cpu: runs every workload of bench/workloads.py in fresh processes.
+The first call of torch.compile and of magneto has an empty cache folder (cold), then the same folder (warm).
+The steady state has eager, torch.compile and magneto interleaved in one process.
+With --train these are whole training steps, with their peak memory.  Prints a table and writes JSON.
 --level v3 caps the vector instructions of magneto and of the libraries that it is compared with at AVX2.
 host: what calls cost beside their kernels, and how fast frames are recorded (bench/host.py)."""
 
@@ -48,7 +50,8 @@ def _processor() -> tuple[str, str]:
     """The processor's name and its vector level."""
     text = pathlib.Path("/proc/cpuinfo").read_text()
     fields = dict(line.split("\t: ", 1) for line in text.replace("\t\t", "\t").splitlines() if "\t: " in line)
-    name = f"{fields.get('model name', platform.machine())}, family {fields.get('cpu family')} model {fields.get('model')}"
+    model = fields.get("model name", platform.machine())
+    name = f"{model}, family {fields.get('cpu family')} model {fields.get('model')}"
     return name, "v4" if "avx512vl" in text else "v3" if "avx2" in text else "v2"
 
 
@@ -59,7 +62,8 @@ def _where(level: str) -> str:
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
-    return f"{_processor()[0]}, level {level}, torch {torch.__version__}, {datetime.date.today()}, commit {commit}"
+    where = f"{_processor()[0]}, level {level}, torch {torch.__version__}"
+    return f"{where}, {datetime.date.today()}, commit {commit}"
 
 
 def _host(peer: bool) -> None:
@@ -120,7 +124,8 @@ def main() -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(rows, indent=1))
     table = Table(
-        title=f"milliseconds a call (median; 2 threads); milliseconds of the first call, cold and warm\n{_where(level)}"
+        title="milliseconds a call (median; 2 threads); milliseconds of the first call, cold and warm\n"
+        + _where(level)
     )
     for column in (
         [

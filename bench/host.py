@@ -1,13 +1,15 @@
-"""What calls of compiled code cost on the host, beside their kernels, and how fast frames are recorded; one thread.
+"""What calls of compiled code cost on the host, beside their kernels, and how fast frames are recorded.
 
-Guards are timed by themselves (best of rounds); calls as whole calls, on tensors so small that kernels hardly count."""
+One thread.  Guards are timed by themselves (best of rounds).
+Calls are timed as whole calls, on tensors so small that kernels hardly count.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 import types
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 
@@ -63,9 +65,11 @@ def _bytecodes(model: torch.nn.Module, *args: torch.Tensor) -> int:
 
 
 def _recording(model: torch.nn.Module, *args: torch.Tensor) -> tuple[float, float]:
-    """Million bytecodes a second, the best of several recordings: of the program, and those that the recorder steps through.
+    """Million bytecodes a second, the best of several recordings.
 
-    The second number lacks what is recorded as a whole: torch.nn.Module's ``__call__`` without hooks, and its ``__getattr__``."""
+    The first number counts those of the program, the second those that the recorder steps through.
+    The second lacks torch.nn.Module's ``__call__`` without hooks and its ``__getattr__``: each is one step.
+    """
     program, best = _bytecodes(model, *args), (0.0, 0.0)
     for _ in range(5):
         magneto.reset()
@@ -135,7 +139,7 @@ def rows(peer: bool) -> list[tuple[str, str, float, float | None]]:
             )  # narrow: the graph's time varies less
             breaks = [
                 _breaks(wrap, stop)
-                for wrap, stop in zip(both, (magneto.graph_break, torch._dynamo.graph_break))
+                for wrap, stop in zip(both, (magneto.graph_break, torch._dynamo.graph_break), strict=False)
             ] + [None]
         return [
             ("sin(x)+cos(y), 10x10: one call", "us", call[0], call[1]),

@@ -4,12 +4,14 @@
     python -m bench.measure steady <workload> [seconds] [--no-peer] [--freeze]
     python -m bench.measure memory <training workload> eager|torch.compile|magneto
 
-first: milliseconds from wrapping to the end of the first call (record + compile + first run), with the folder as the only
-cache: a cold start when it is empty, a warm one when an earlier run has filled it.
-steady: the three interleaved in one process, milliseconds a call: minimum and median, and the largest difference
-of the results from eager's.  --freeze times magneto with options={"freeze": True} beside them.  A training workload is timed as a whole step (forward, backward, optimizer step), each of
-the three on a copy of the model.
-memory: how far the resident memory of the process rises during one training step, in MiB."""
+first: milliseconds from wrapping to the end of the first call (record + compile + first run).
+The folder is the only cache: a cold start when it is empty, a warm one when an earlier run has filled it.
+steady: the three interleaved in one process, milliseconds a call: minimum and median.
+Also the largest difference of the results from eager's.
+--freeze times magneto with options={"freeze": True} beside them.
+A training workload is timed as a whole step (forward, backward, optimizer step), each on a copy of the model.
+memory: how far the resident memory of the process rises during one training step, in MiB.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,7 @@ def memory(name: str, which: str) -> dict:
 
 
 def _steady_training(name: str, names: list[str]):
-    """The functions to time, and after the timing the largest relative difference of the loss from eager's."""
+    """The functions to time, and after it the largest relative difference of the loss from eager's."""
     model, args, optimizer = TRAIN[name].make()
     models = {which: copy.deepcopy(model) for which in names}
     fns = {which: _step(name, which, m, optimizer(m.parameters())) for which, m in models.items()}
@@ -141,7 +143,7 @@ def steady(name: str, seconds: float = 20.0, peer: bool = True, freeze: bool = F
     error = max(
         (
             float((a.double() - b.double()).abs().max() / b.double().abs().max().clamp_min(1e-30))
-            for a, b in zip(results["magneto"], results["eager"])
+            for a, b in zip(results["magneto"], results["eager"], strict=True)
             if b.numel()
         ),
         default=0.0,

@@ -1,9 +1,12 @@
-"""What the benchmarks run: name -> (callable, arguments), random weights, fixed seeds; inference (CPU) and training (TRAIN)."""
+"""What the benchmarks run: name -> (callable, arguments), with random weights and fixed seeds.
+
+CPU is inference, TRAIN is training.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 
@@ -16,7 +19,10 @@ if torch.version.cuda is None:
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """One row of the table. make() returns (callable, arguments); goal is the least wanted ratio over torch.compile."""
+    """One row of the table.
+
+    make() returns (callable, arguments); goal is the least wanted ratio over torch.compile.
+    """
 
     make: Callable[[], tuple]
     goal: float | None = None
@@ -25,8 +31,11 @@ class Workload:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """One row of the training table. make() returns (model, arguments, optimizer of the parameters); the model returns
-    its loss.  whole: forward, backward and optimizer step are one compiled function for magneto."""
+    """One row of the training table.
+
+    make() returns (model, arguments, optimizer of the parameters); the model returns its loss.
+    whole: forward, backward and optimizer step are one compiled function for magneto.
+    """
 
     make: Callable[[], tuple]
     whole: bool = False

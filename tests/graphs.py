@@ -175,7 +175,7 @@ def find_op(full):
 def parse_type(text):
     """'f32[4,3]{1,4}+8' -> (dtype, size, stride, offset)"""
     m = re.match(r"(\w+)\[([-\d,]*)\](?:\{([-\d,]*)\})?(?:\+(\d+))?", text)
-    ints = lambda s: [int(x) for x in s.split(",")] if s else []  # noqa: E731
+    ints = lambda s: [int(x) for x in s.split(",")] if s else []
     size = ints(m[2])
     return BY_NAME[m[1]], size, ints(m[3]) if m[3] is not None else contiguous_strides(size), int(m[4] or 0)
 

@@ -1,6 +1,7 @@
 """What pip calls to build magneto: meson-python, after a look at what the build needs.
 
-With `--no-build-isolation` pip installs nothing for the build.  What is missing is then named, with the command that installs it.
+With `--no-build-isolation` pip installs nothing for the build.
+What is missing is then named, with the command that installs it.
 """
 
 import importlib.util

@@ -3,7 +3,8 @@
 
 What a comment names has to exist:
 
-- functions and variables (`mg_fail`), types (`MgGraph`), codes and macros (`MG_OK`); `mg_graph_` is the beginning of a name.
+- functions and variables (`mg_fail`), types (`MgGraph`), codes and macros (`MG_OK`).
+- `mg_graph_` is the beginning of a name.
 - files with an extension: `graph_verify.c`, `base/env.c`.
 - files and folders of the sources without one: `middle/check`, `record/snapshot`.
 
@@ -70,7 +71,7 @@ def py_comments(text: str) -> Iterator[tuple[int, str]]:
 
 
 class Names:
-    """What there is: identifiers of the code, beginnings that macros put names together from, files and folders."""
+    """What there is: identifiers of the code, beginnings of names that macros make, files and folders."""
 
     def __init__(self, root: pathlib.Path) -> None:
         self.sources: list[pathlib.Path] = []

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes python/magneto.dist-info from pyproject.toml, so that entry points work from a build tree without installing."""
+"""Writes python/magneto.dist-info from pyproject.toml: entry points work without installing."""
 
 import pathlib
 import tomllib

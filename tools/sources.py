@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lists the C sources of the given folders and those in them, one path a line, relative to the repository root."""
+"""Lists the C sources of the given folders and those in them, one path a line, from the repository root."""
 
 import pathlib
 import sys

@@ -1,14 +1,14 @@
 """magneto makes unmodified PyTorch programs faster.
 
-``magneto.compile(f)`` is used as ``torch.compile(f)`` is: it takes a function, a method, a module or any other
-callable and returns one that gives the same results.
+``magneto.compile(f)`` is used as ``torch.compile(f)`` is.
+It takes a function, a method, a module or any other callable, and returns one that gives the same results.
 """
 
 import torch as _torch  # noqa: F401  (the extension finds torch's libraries already loaded)
 
 from . import _magneto  # noqa: F401
 from .backends import list_backends, register_backend
-from .compiler import compile, graph_break, reset  # noqa: A004
+from .compiler import compile, graph_break, reset
 from .control import (
     allow_in_graph,
     assume_constant_result,

@@ -1,8 +1,8 @@
 """Names of back ends: magneto's own, those that users register, and PyTorch's.
 
-A back end in this sense is a callable ``(gm, example_inputs) -> callable`` as torch.compile defines it: ``gm`` is a
-torch.fx.GraphModule of torch-level calls, ``example_inputs`` the list of its tensors, and what it returns is called with
-such tensors and gives a tuple of results.
+A back end in this sense is a callable ``(gm, example_inputs) -> callable`` as torch.compile defines it.
+``gm`` is a torch.fx.GraphModule of torch-level calls, and ``example_inputs`` the list of its tensors.
+What a back end returns is called with such tensors and gives a tuple of results.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from . import _magneto, symbolic
 Backend = Callable[..., Callable[..., Any]]
 B = TypeVar("B", bound=Backend)
 
-# magneto's compiler, and running the recorded ATen ops one by one (to tell recording problems from compiler problems).
+# magneto's compiler; and running the recorded ATen ops one by one, which tells problems of recording from
+# those of compiling.
 OWN = ("magneto", "aten")
 _registered: dict[str, Backend] = {}
 _tags: dict[str, frozenset[str]] = {}
@@ -95,7 +96,7 @@ def _torch_backends(without: Iterable[str] = ()) -> Sequence[str]:
 
 
 def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | None) -> Backend:
-    """The callable of a back end other than magneto's own; mode and options are handed to it as torch.compile does."""
+    """The callable of a back end other than magneto's own; mode and options as torch.compile has them."""
     if isinstance(backend, str):
         fn = _registered.get(backend)
         if fn is None:
@@ -116,7 +117,7 @@ def find(backend: str | Backend, mode: str | None, options: dict[str, Any] | Non
 
 
 def _find_torch(name: str, mode: str | None, options: dict[str, Any] | None) -> Backend:
-    """One of PyTorch's registered back ends; importing them takes seconds, so only unknown names come here."""
+    """One of PyTorch's registered back ends.  Importing them takes seconds: only unknown names come here."""
     if name == "inductor" and (mode or options):
         return torch._TorchCompileInductorWrapper(mode, options, None)
     return _torch_backend(name)
@@ -135,7 +136,7 @@ def _torch_backend(name: str) -> Backend:
 
 
 def _traced(fn: Backend) -> Backend:
-    """fn with the context that PyTorch's back ends find when Dynamo calls them: a fake mode with room for symbols."""
+    """fn with the context in which Dynamo calls PyTorch's back ends: a fake mode with room for symbols."""
 
     def call(gm: torch.fx.GraphModule, example_inputs: list[Any], **kwargs: Any) -> Callable[..., Any]:
         if symbolic.inside.get():
@@ -145,7 +146,8 @@ def _traced(fn: Backend) -> Backend:
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
-        # The mode has to know the tensors, as long as these live: AOTAutograd gives others symbolic sizes all the same.
+        # The mode has to know the tensors as long as these live.
+        # AOTAutograd gives others symbolic sizes all the same.
         plain = [
             t
             for t in example_inputs
@@ -178,13 +180,19 @@ def with_sizes(
 
 
 def with_symbols(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-    """fn(gm, example_inputs), where some of these wrap other tensors, or gm has a loop: who traces them needs symbols."""
+    """fn(gm, example_inputs), for a tracer that needs symbols.
+
+    It does where some of the examples wrap other tensors, or gm has a loop.
+    """
     tracer = "torch.fx.experimental.symbolic_shapes" in sys.modules
     return symbolic.call_backend(_traced(fn) if tracer else fn, gm, example_inputs)
 
 
 def failed(fn: Backend, error: Exception) -> Exception:
-    """What to raise where fn raised error: once Dynamo is loaded, the exception that programs catch of torch.compile."""
+    """What to raise where fn raised error.
+
+    Once Dynamo is loaded, that is the exception that programs catch of torch.compile.
+    """
     exc = sys.modules.get("torch._dynamo.exc")
     if (
         exc is None

@@ -1,6 +1,7 @@
 """Branches and loops that a graph contains as a whole: what runs when the graph does, and their gradients.
 
-The parts are ``_magneto.Part`` objects: ``run``, called with a list of tensors, runs the ops of a branch or of a loop body one by one.
+The parts are ``_magneto.Part`` objects.  Their ``run`` takes a list of tensors.
+It runs the ops of a branch, or of a loop body, one by one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ OPERATORS = {
 
 
 def _apart(xs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Parts switch autograd on and off as they were recorded; without autograd around them there is nothing to track."""
+    """What a part is given.
+
+    Parts switch autograd on and off as they were recorded.
+    Without autograd around them there is nothing to track.
+    """
     return xs if torch.is_grad_enabled() else [x.detach() for x in xs]
 
 
@@ -80,20 +85,26 @@ def while_loop(xs: list[torch.Tensor], ncarry: int, test: Any, body: Any) -> lis
 
 
 def scan(xs: list[torch.Tensor], ncarry: int, nrow: int, body: Any) -> list[torch.Tensor]:
-    """Runs body on what is carried, a row of each of the next nrow tensors, and the others: the final carry, then what the turns gave, stacked."""
+    """Runs body on what is carried, a row of each of the next nrow tensors, and the others.
+
+    Returns the final carry, then what the turns gave, stacked.
+    """
     xs, turn = _apart(xs), _run(body)
     carry, rows, rest = xs[:ncarry], [x.unbind() for x in xs[ncarry : ncarry + nrow]], xs[ncarry + nrow :]
     given: list[list[torch.Tensor]] = []
-    for row in zip(*rows):
+    for row in zip(*rows, strict=True):
         out = turn(carry + list(row) + rest)
         carry = out[:ncarry]
         given.append(out[ncarry:])
-    return carry + [torch.stack(column).contiguous() for column in zip(*given)]
+    return carry + [torch.stack(column).contiguous() for column in zip(*given, strict=True)]
 
 
 def _like(g: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor:
-    """A gradient of x in the layout that was recorded for it: x's, or a contiguous one where elements of x share memory."""
-    span = 1 + sum((n - 1) * s for n, s in zip(x.size(), x.stride()) if n > 1)
+    """A gradient of x in the layout that was recorded for it.
+
+    That is x's layout, or a contiguous one where elements of x share memory.
+    """
+    span = 1 + sum((n - 1) * s for n, s in zip(x.size(), x.stride(), strict=True) if n > 1)
     dense = not x.numel() or span == x.numel()
     out = (
         torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=x.device)
@@ -111,13 +122,13 @@ def _backward(op: Callable[..., list[torch.Tensor]]) -> Callable[..., list[torch
     ) -> list[torch.Tensor]:
         with torch.enable_grad():
             leaves = [x.detach().requires_grad_(i in need) for i, x in enumerate(xs)]
-            pairs = [(o, g) for o, g in zip(op(leaves, *parts), grads) if o.requires_grad]
+            pairs = [(o, g) for o, g in zip(op(leaves, *parts), grads, strict=True) if o.requires_grad]
             found: Any = [None] * len(need)
             if pairs:
                 found = torch.autograd.grad(
                     [o for o, _ in pairs], [leaves[i] for i in need], [g for _, g in pairs], allow_unused=True
                 )
-        return [_like(g, xs[i]) for i, g in zip(need, found)]
+        return [_like(g, xs[i]) for i, g in zip(need, found, strict=True)]
 
     return backward
 
@@ -143,7 +154,7 @@ class Node(torch.autograd.Function):
         need = [i for i, wanted in enumerate(ctx.needs_input_grad[3:]) if wanted]
         made = _magneto.emit_gradients(f"{op}_backward", (xs, list(grads), need, *head), xs, need)
         out: list[Any] = [None] * (3 + len(xs))
-        for i, g in zip(need, made):
+        for i, g in zip(need, made, strict=True):
             out[3 + i] = g
         return tuple(out)
 
@@ -151,14 +162,23 @@ class Node(torch.autograd.Function):
 def widen_shown(
     parts: list[tuple[torch.fx.GraphModule, list[torch.fx.Node]]], nturn: int, test: bool
 ) -> tuple[list[torch.fx.Node], list[torch.fx.GraphModule]]:
-    """The nodes that any of the parts reads, and the parts with placeholders for all of them, after the nturn that they have for a turn.
-    parts: their graphs, and what their other placeholders stand for outside; test: the first one is a loop's, which gives one tensor."""
+    """The nodes that any of the parts reads, and the parts with placeholders for all of these.
+
+    Arguments:
+        parts: their graphs, and what their placeholders after the first nturn stand for outside.
+        nturn: how many placeholders a part has for what differs from turn to turn.
+        test: whether the first part is a loop's test, which gives one tensor.
+    """
     inputs = [[node for node in gm.graph.nodes if node.op == "placeholder"] for gm, _ in parts]
-    union = {outer: node for (_, reads), old in zip(parts, inputs) for outer, node in zip(reads, old[nturn:])}
+    union = {
+        outer: node
+        for (_, reads), old in zip(parts, inputs, strict=True)
+        for outer, node in zip(reads, old[nturn:], strict=True)
+    }
     wide = []
-    for k, ((gm, reads), old) in enumerate(zip(parts, inputs)):
+    for k, ((gm, reads), old) in enumerate(zip(parts, inputs, strict=True)):
         graph = torch.fx.Graph()
-        own = dict(zip(reads, old[nturn:]))
+        own = dict(zip(reads, old[nturn:], strict=True))
         order = [*old[:nturn], *[own.get(outer, node) for outer, node in union.items()]]
         out: Any = graph.graph_copy(gm.graph, {node: graph.node_copy(node) for node in order})
         graph.output(out[0] if test and not k else out)
@@ -167,10 +187,13 @@ def widen_shown(
 
 
 def widen(gm: torch.fx.GraphModule, pick: list[int], n: int, alone: bool) -> torch.fx.GraphModule:
-    """The same graph with n inputs; those that it has are number pick[i].  alone: its one result as it is, not in a tuple."""
+    """The same graph with n inputs; those that it has are number pick[i].
+
+    alone: its one result as it is, not in a tuple.
+    """
     graph = torch.fx.Graph()
     inputs = [graph.placeholder(f"arg{i}") for i in range(n)]
     old = [node for node in gm.graph.nodes if node.op == "placeholder"]
-    out: Any = graph.graph_copy(gm.graph, {node: inputs[i] for node, i in zip(old, pick)})
+    out: Any = graph.graph_copy(gm.graph, {node: inputs[i] for node, i in zip(old, pick, strict=True)})
     graph.output(out[0] if alone else out)
     return torch.fx.GraphModule(gm, graph)

@@ -82,7 +82,8 @@ def _check_options(options: Any) -> dict[str, Any]:
             )
         if not isinstance(value, want) or (want is int and isinstance(value, bool)):
             raise TypeError(
-                f"magneto.compile: option {name!r} must be of type {want.__name__}, got {type(value).__name__}"
+                f"magneto.compile: option {name!r} must be of type {want.__name__}, "
+                f"got {type(value).__name__}"
             )
         if want is int and value < 0:
             raise ValueError(f"magneto.compile: option {name!r} must not be negative, got {value}")
@@ -137,7 +138,10 @@ def frameless(fn: Callable[..., Any]) -> bool:
 
 
 def framed(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A Python function that calls ``fn``, which is a function in C or an operator of torch and has no frame to be compiled."""
+    """A Python function that calls ``fn``.
+
+    ``fn`` is a function in C or an operator of torch, and has no frame to be compiled.
+    """
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
@@ -189,7 +193,7 @@ def compile(
     isolate_recompiles: bool = False,
     shapes_spec: None = None,
 ) -> Callable[[F], F]: ...
-def compile(  # noqa: A001
+def compile(
     f: Any = None,
     *,
     fullgraph: bool = False,
@@ -209,7 +213,8 @@ def compile(  # noqa: A001
         f: a function, method, ``nn.Module``, class or other callable.  Without it the result is a decorator.
         fullgraph: a graph break is an error instead of a return to Python.
         dynamic: whether sizes of tensors, and ints that are arguments, become inputs of the graph.
-            None: at their first change.  True: at once.  False: never, so each combination of sizes is a recompile.
+            None: at their first change.  True: at once.
+            False: never, so each combination of sizes is a recompile.
         backend: "magneto" (None means the same), a name of ``list_backends()``, or a callable
             ``(gm, example_inputs) -> callable``.
         mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs".
@@ -217,9 +222,11 @@ def compile(  # noqa: A001
         options: "freeze" (bool), "keep_layout" (bool), "threads" (int), "recompile_limit" (int).
             Other back ends get theirs.
         name: has no effect; torch.compile shows it in debug output.
-        disable: return ``f`` unchanged.  TORCHDYNAMO_DISABLE=1 and TORCH_COMPILE_DISABLE=1 in the environment do so, too.
-        recompile_limit: how often one place is compiled before it runs eagerly.  None: what the program has set
-            ``torch._dynamo.config.recompile_limit`` to, else 8, and 32 for new sizes of tensors.
+        disable: return ``f`` unchanged.
+            TORCHDYNAMO_DISABLE=1 and TORCH_COMPILE_DISABLE=1 in the environment do so, too.
+        recompile_limit: how often one place is compiled before it runs eagerly.
+            None: what the program has set ``torch._dynamo.config.recompile_limit`` to.
+            Where it has not, the limit is 8, and 32 for new sizes of tensors.
         isolate_recompiles: share no compiled code with other compile() calls of the same function,
             so that their recompiles do not count here.
         shapes_spec: must be None; mark sizes with mark_dynamic() instead.
@@ -295,6 +302,6 @@ def reset() -> None:
     _magneto.reset()
 
 
-# Ends the current graph at this point; does nothing outside of compiled functions.  A C function, because a Python one
-# would be part of the recording.
+# Ends the current graph at this point; does nothing outside of compiled functions.
+# It is a C function, because a Python one would be part of the recording.
 graph_break = _magneto.graph_break

@@ -31,11 +31,13 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
     Arguments:
         fn: a function, module, class or other callable.  Without it the result is a decorator.
-        recursive: what ``fn`` calls runs as written, too.  False: ``fn`` is only marked, and what it calls is compiled.
+        recursive: what ``fn`` calls runs as written, too.
+            False: ``fn`` is only marked, and what it calls is compiled.
         reason: shown by explain().
 
     Returns:
-        A function that does what ``fn`` does.  For a module, a module of a subclass of its own class with the same state.
+        A function that does what ``fn`` does.
+        For a module, a module of a subclass of its own class with the same state.
         For a class, and with ``recursive=False``, ``fn`` itself.
 
     Raises:
@@ -80,8 +82,9 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Marks a function as one operation: its Python is not looked at, only the operations that it issues are recorded.
+    """Marks a function as one operation.
 
+    Its Python is not looked at: only the operations that it issues are recorded.
     A back end of one's own sees a single call of the function.
 
     Arguments:
@@ -136,7 +139,9 @@ def nonstrict_trace(fn: Any) -> Any:
 
 
 def assume_constant_result(fn: F) -> F:
-    """Marks a function that always gives the same result for the same arguments: called once, while compiling.
+    """Marks a function that always gives the same result for the same arguments.
+
+    It is called once, while compiling.
 
     Arguments:
         fn: a function.
@@ -166,7 +171,7 @@ def substitute_in_graph(
     can_constant_fold_through: bool = False,
     skip_signature_check: bool = False,
 ) -> Callable[[F], F]:
-    """A decorator: compiled code calls the decorated Python function wherever the program calls ``original_fn``.
+    """A decorator: compiled code calls the decorated function wherever the program calls ``original_fn``.
 
     Meant for C functions that the recorder cannot run.
 
@@ -232,20 +237,21 @@ def mark_dynamic(
     index: int | Iterable[int],
     *,
     hint_override: int | None = None,
-    min: int | None = None,  # noqa: A002
-    max: int | None = None,  # noqa: A002
+    min: int | None = None,
+    max: int | None = None,
     specialize_on: list[Any] | None = None,
 ) -> None:
     """Promises that these sizes of ``t`` differ from call to call: they are symbols from the first call on.
 
-    Compiling then raises torch's ConstraintViolationError where the program leaves such a size one value only.
+    Compiling then raises torch's ConstraintViolationError where the program leaves such a size one value.
     Examples are a loop over it, ``x.shape[0] == 4``, and ``x + torch.ones(4, 4)``.
 
     Arguments:
         t: a tensor.
         index: a dimension, or several.  Negative ones count from the end.
         hint_override: has no effect.
-        min: the least size; the compiler relies on it.  A size outside of the bounds is a ConstraintViolationError.
+        min: the least size; the compiler relies on it.
+            A size outside of the bounds is a ConstraintViolationError.
         max: the greatest size.
         specialize_on: has no effect.
 
@@ -321,7 +327,7 @@ def mark_static(t: torch.Tensor, index: int | Iterable[int] | None = None) -> No
     _mark(t, "_dynamo_static_indices", _indices("mark_static", t, index))
 
 
-class set_stance:  # noqa: N801
+class set_stance:
     """What compiled functions do from now on, as a function, a context manager or a decorator.
 
     While the stance is "default", that of torch.compiler counts.
@@ -332,7 +338,8 @@ class set_stance:  # noqa: N801
     | "force_eager" | run as written |
     | "eager_on_recompile" | use what is compiled already, and compile nothing |
     | "fail_on_recompile" | raise RuntimeError instead of compiling |
-    | "eager_then_compile", "aot_eager_then_compile" | run as written once; what differs in the second call is an input |
+    | "eager_then_compile" | run as written once; what differs in the second call is an input |
+    | "aot_eager_then_compile" | the same |
 
     Arguments:
         stance: one of these names.

@@ -1,4 +1,4 @@
-"""``magneto.explain(f)(*args)``: what becomes of a function: graphs, breaks with reasons and lines, guards."""
+"""``magneto.explain(f)(*args)`` tells what becomes of a function: graphs, breaks with reasons, guards."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [
-            f"graphs: {self.graph_count}   graph breaks: {self.graph_break_count}   operations: {self.op_count}",
+            f"graphs: {self.graph_count}   graph breaks: {self.graph_break_count}   "
+            f"operations: {self.op_count}",
         ]
         if self.break_reasons:
             lines.append("break reasons:")
@@ -106,11 +107,12 @@ def _code(entry: dict[str, Any]) -> types.CodeType:
 
 
 def _left(codes: set[types.CodeType]) -> list[str]:
-    places = [p for p in _magneto.left() if _code(p) in codes]
+    places = [(_code(p), p) for p in _magneto.left() if _code(p) in codes]
     return [
-        f"{_code(p).co_filename}:{_code(p).co_firstlineno} in {_code(p).co_qualname}: {p['compiled_ms']:.3g} ms a call that records, "
+        f"{code.co_filename}:{code.co_firstlineno} in {code.co_qualname}: "
+        f"{p['compiled_ms']:.3g} ms a call that records, "
         f"{p['eager_ms']:.3g} ms in CPython; tried again in {p['wait']} calls"
-        for p in places
+        for code, p in places
     ]
 
 
@@ -149,14 +151,15 @@ def _report(entries: list[dict[str, Any]], result: Any) -> Explanation:
 
 
 def explain(f: Callable[..., Any], **options: Any) -> Callable[..., Explanation]:
-    """Returns a callable that compiles ``f`` as compile() does, runs it once on its arguments, and tells what was compiled.
+    """Returns a callable that compiles ``f`` as compile() does, runs it once, and tells what was compiled.
 
     The function does run, with its side effects.  It is recorded anew, whatever was compiled before.
     For what compile() has returned, its own back end and options are used.
 
     Arguments:
         f: a function, module or other callable, compiled or not.
-        options: arguments of compile(), such as ``backend="aot_eager"``; they replace those of a compiled ``f``.
+        options: arguments of compile(), such as ``backend="aot_eager"``.
+            They replace those of a compiled ``f``.
 
     Returns:
         A callable that takes the arguments of ``f`` and gives an Explanation.

@@ -1,5 +1,8 @@
-"""What an FX graph says beside its calls, as torch.compile's says it: names of parameters after their modules, the source lines
-of every call (``stack_trace``), and what every tensor is (``tensor_meta``; ``example_value``, a fake tensor, made when asked for).
+"""What an FX graph says beside its calls, as torch.compile's says it.
+
+- Parameters are named after their modules.
+- ``stack_trace``: the source lines of a call.
+- ``tensor_meta``: what a tensor is; ``example_value``: a fake tensor, made when asked for.
 """
 
 from __future__ import annotations
@@ -26,7 +29,10 @@ Facts = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device, bool]
 
 
 def frames(root: types.CodeType) -> tuple[Frame, ...]:
-    """File, line and function of the user's frames that are being recorded, outermost first; root: the outermost one's code."""
+    """File, line and function of the user's frames that are being recorded, outermost first.
+
+    root: the outermost one's code.
+    """
     out: list[Frame] = []
     f = sys._getframe(1)
     while f is not None:
@@ -60,7 +66,10 @@ def _fake_mode() -> Any:
 
 
 class Meta(dict):  # type: ignore[type-arg]
-    """A node's dict whose ``example_value`` is made when somebody asks for it: fake tensors take seconds to import."""
+    """A node's dict whose ``example_value`` is made when somebody asks for it.
+
+    Fake tensors take seconds to import.
+    """
 
     facts: Facts
 
@@ -101,7 +110,7 @@ def _modules(func: types.FunctionType, local: dict[str, Any]) -> Iterator[tuple[
     for name, v in local.items():
         if isinstance(v, torch.nn.Module):
             yield f"L_{name}_", v
-    for name, cell in zip(func.__code__.co_freevars, func.__closure__ or ()):
+    for name, cell in zip(func.__code__.co_freevars, func.__closure__ or (), strict=True):
         v = None
         try:
             v = cell.cell_contents
@@ -181,7 +190,7 @@ def finish(
         known = names.get(id(real)) if target.startswith(("param_", "tensor_")) else None
         _rename(node, re.sub(r"\W", "_", known or _argument_name(func, local, target)), used)
         node.type = type(real)
-    for node, fact, at in zip(nodes, facts, where):
+    for node, fact, at in zip(nodes, facts, where, strict=True):
         if at:
             if at not in traces:
                 traces[at] = _trace(at)

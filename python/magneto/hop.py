@@ -1,4 +1,7 @@
-"""What torch's higher-order operators and its C functions that call back do to a program, as plain Python: the recorder calls these functions in their place."""
+"""Torch's higher-order operators, and its C functions that call back, as plain Python.
+
+The recorder calls these functions in their place.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,17 @@ def scan(
     xs: Sequence[torch.Tensor],
     additional_inputs: Sequence[Any] = (),
 ) -> Any:
-    """torch.ops.higher_order.scan: one step per row of xs; the final carry, then what the steps gave, stacked."""
+    """torch.ops.higher_order.scan: one step per row of xs.
+
+    Returns the final carry, then what the steps gave, stacked.
+    """
     carry, rows, spec = list(init), [], None
     for i in range(xs[0].shape[0]):
         out, spec = pytree.tree_flatten(combine_fn(*carry, *[x.select(0, i) for x in xs], *additional_inputs))
         carry = out[: len(carry)]
         rows.append(out[len(carry) :])
     assert spec is not None, "scan() over no rows"
-    stacked = [None if column[0] is None else torch.stack(column) for column in zip(*rows)]
+    stacked = [None if column[0] is None else torch.stack(column) for column in zip(*rows, strict=True)]
     return pytree.tree_unflatten([*carry, *stacked], spec)
 
 
@@ -31,7 +37,9 @@ def map_impl(f: Callable[..., Any], xs: Sequence[torch.Tensor], pos_args: Sequen
     """torch.ops.higher_order.map_impl: f of each row of xs, stacked."""
     results = [f(*[x.select(0, i) for x in xs], *pos_args) for i in range(xs[0].shape[0])]
     leaves = [pytree.tree_flatten(r) for r in results]
-    stacked = [None if c[0] is None else torch.stack(c) for c in zip(*[flat for flat, _ in leaves])]
+    stacked = [
+        None if c[0] is None else torch.stack(c) for c in zip(*[flat for flat, _ in leaves], strict=True)
+    ]
     return pytree.tree_unflatten(stacked, leaves[0][1])
 
 
@@ -41,7 +49,7 @@ def batched_cond(
     """torch.cond under vmap, with a predicate for each row: both branches, as torch's own rule has it."""
     yes, spec = pytree.tree_flatten(true_fn(*operands))
     no, _ = pytree.tree_flatten(false_fn(*operands))
-    return pytree.tree_unflatten([torch.where(pred, a, b) for a, b in zip(yes, no)], spec)
+    return pytree.tree_unflatten([torch.where(pred, a, b) for a, b in zip(yes, no, strict=True)], spec)
 
 
 def out_dtype(op: Callable[..., torch.Tensor], output_dtype: torch.dtype, *args: Any) -> torch.Tensor:
@@ -67,7 +75,10 @@ def flex_attention(query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
 
 
 def _fx_map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
-    """torch.fx.node.map_aggregate: fn of everything in nested tuples, lists, dicts and slices, whose lists and dicts become immutable ones."""
+    """torch.fx.node.map_aggregate: fn of everything in nested tuples, lists, dicts and slices.
+
+    Lists and dicts become immutable ones.
+    """
     if isinstance(a, tuple):
         items = [_fx_map_aggregate(x, fn) for x in a]
         return type(a)(*items) if hasattr(a, "_fields") else tuple(items)

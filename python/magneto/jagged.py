@@ -1,4 +1,4 @@
-"""What recordings know of jagged tensors' operators without running them, and jagged sizes times symbolic ones."""
+"""Operators of jagged tensors that recordings do not run, and jagged sizes times symbolic ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _multiply = NestedIntNode.mul
 
 
 def _multiply_symbols(self: NestedIntNode, other: Any) -> NestedIntNode:
-    """Strides of jagged tensors whose width is a symbol of a recording; torch multiplies with numbers only."""
+    """Strides of jagged tensors whose width is a symbol of a recording: torch multiplies by numbers only."""
     if type(other).__module__ != "magneto._magneto":
         return _multiply(self, other)
     return NestedIntNode(self.t_id, self.coeff * torch.SymInt(other))
@@ -30,8 +30,10 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """A tensor like the one that attention over (batch, heads, jagged, width) on the CPU gives, which asks tensors for their values;
-    NotImplemented: other arguments."""
+    """A tensor like the result of attention over (batch, heads, jagged, width) on the CPU.
+
+    Attention itself asks tensors for their values.  NotImplemented for other arguments.
+    """
     from torch.nested._internal.nested_tensor import NestedTensor, nested_view_from_values_offsets
 
     inputs = (query, key, value)

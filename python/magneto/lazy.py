@@ -17,7 +17,10 @@ def _sizes(x: Any) -> Any:
 
 
 def initialize(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
-    """Gives ``module`` its parameters for these arguments, while a recording's mode is the only one on torch's stack."""
+    """Gives ``module`` its parameters for these arguments.
+
+    A recording's mode is the only one on torch's stack.
+    """
     if torch._C._len_torch_dispatch_stack() != 1:
         raise RuntimeError("another dispatch mode is active")
     mode = torch._C._pop_torch_dispatch_stack(None)

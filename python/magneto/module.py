@@ -1,7 +1,7 @@
 """Compiled modules: an instance of a subclass of the module's own class that shares the original's state.
 
-Sharing the instance dictionary makes parameters, buffers, hooks, attributes, train(), to() and state_dict() those of the
-original in both directions; only ``__call__`` differs.
+They share the instance dictionary: parameters, buffers, hooks, attributes, train(), to() and state_dict() are
+those of the original, in both directions.  Only ``__call__`` differs.
 """
 
 from __future__ import annotations

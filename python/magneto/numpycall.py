@@ -1,4 +1,7 @@
-"""What a graph calls for one operation on NumPy arrays: torch._numpy's, on tensors that share the arrays' memory."""
+"""What a graph calls for one operation on NumPy arrays.
+
+It is torch._numpy's operation, on tensors that share the arrays' memory.
+"""
 
 import operator
 
@@ -104,7 +107,7 @@ def _map(o, source, convert):
 
 
 class ArrayCall:
-    """Calls `what`, a function of torch._numpy by its name ("linalg.norm"), a method (".sum"), or any callable."""
+    """Calls `what`: a function of torch._numpy by its name ("linalg.norm"), a method (".sum"), a callable."""
 
     def __init__(self, what):
         self.what = what

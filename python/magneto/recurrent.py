@@ -1,5 +1,6 @@
-"""Recurrent networks as one operator, for lengths that are symbols or large: torch's own is a loop over the steps.
+"""Recurrent networks as one operator, for lengths that are symbols or large.
 
+Torch's own is a loop over the steps.
 ``xs``: the input, the initial states, the parameters.
 """
 
@@ -18,7 +19,8 @@ _library.define(
     "run(str kind, Tensor[] xs, bool biases, int layers, bool both, bool batch_first) -> Tensor[]"
 )
 _library.define(
-    "run_backward(str kind, Tensor[] grads, Tensor[] xs, bool biases, int layers, bool both, bool batch_first) -> Tensor[]"
+    "run_backward(str kind, Tensor[] grads, Tensor[] xs, bool biases, int layers, bool both, "
+    "bool batch_first) -> Tensor[]"
 )
 _run, _run_backward = (
     torch.ops.magneto_recurrent.run.default,
@@ -47,7 +49,7 @@ def _compute_backward(kind: str, grads: Tensors, xs: Tensors, *options: Any) -> 
     found = torch.autograd.grad(results, leaves, grads, allow_unused=True)
     return [
         torch.zeros_like(x, memory_format=torch.contiguous_format) if g is None else g.contiguous()
-        for g, x in zip(found, xs)
+        for g, x in zip(found, xs, strict=True)
     ]
 
 

@@ -1,4 +1,7 @@
-"""One compilation of a custom back end for several instances of a module: graphs that are the same call for call."""
+"""One compilation of a custom back end for several instances of a module.
+
+Their graphs are the same, call for call.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,11 @@ def _same(a: Any, b: Any) -> bool:
 def describe(
     gm: torch.fx.GraphModule, examples: Sequence[Any], sizes: Any, call: Callable[..., Any] | None
 ) -> Compiled | None:
-    """sizes: which of the examples are symbols.  None: the graph holds objects of its own, so that no other is the same."""
+    """The graph as something to compare with.
+
+    sizes: which of the examples are symbols.
+    None if the graph holds objects of its own: no other is the same.
+    """
     if any(n.op in ("get_attr", "call_module") for n in gm.graph.nodes):
         return None
     return Compiled(gm, examples, sizes, call)

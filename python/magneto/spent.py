@@ -1,4 +1,4 @@
-"""Results of a recorded backward pass: tensors whose gradient graph was freed inside of a compiled function."""
+"""Results of a recorded backward pass: their gradient graph was freed inside of a compiled function."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 _FREED = (
-    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
-    "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
-    "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors "
-    "after calling backward."
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+    "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+    "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or "
+    "if you need to access saved tensors after calling backward."
 )
 
 
@@ -24,8 +24,9 @@ def check_version(t: torch.Tensor, version: int) -> None:
         return
     raise RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{t.type()} {list(t.shape)}] is at version {t._version}; expected version {version} instead. Hint: enable anomaly "
-        "detection to find the operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True)."
+        f"[{t.type()} {list(t.shape)}] is at version {t._version}; expected version {version} instead. "
+        "Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+        "torch.autograd.set_detect_anomaly(True)."
     )
 
 
@@ -34,9 +35,9 @@ class Freed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, box: list[torch.Tensor], anchor: torch.Tensor) -> torch.Tensor:
-        return box[
-            0
-        ]  # a tensor that autograd has not seen go in: it gets its grad_fn without a write, which a version would tell
+        # A tensor that autograd has not seen go in gets its grad_fn without a write.
+        # A version would tell of a write.
+        return box[0]
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -47,6 +48,6 @@ _anchor = torch.zeros((), requires_grad=True)
 
 
 def spent(t: torch.Tensor) -> torch.Tensor:
-    """``t``, which requires no grad yet, as a result whose backward raises torch's error for a freed graph."""
+    """``t``, which requires no grad yet, as a result whose backward raises torch's error for freed graphs."""
     with torch.enable_grad():
         return Freed.apply([t], _anchor)

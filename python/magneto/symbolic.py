@@ -1,7 +1,9 @@
 """Back ends that trace the graph they get (AOTAutograd, Inductor), told which sizes are symbols.
 
-They find the fake tensors of the examples, with sizes of a ShapeEnv, where Dynamo leaves them.  What they then take for
-granted about the sizes is in that ShapeEnv: what they made is only called for sizes for which it holds."""
+They find the fake tensors of the examples, with sizes of a ShapeEnv, where Dynamo leaves them.
+What they then take for granted about the sizes is in that ShapeEnv.
+What they made is only called for sizes for which it holds.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,19 @@ import torch
 from . import _magneto
 
 Backend = Callable[..., Callable[..., Any]]
-Dims = Sequence[
-    tuple[int, ...] | None
-]  # of each example, the dimensions that are symbols; None: it is a number that is one
+# Of each example, the dimensions that are symbols; None: it is a number that is one.
+Dims = Sequence[tuple[int, ...] | None]
 
-_VARIANTS = 8  # compilations for sizes that the one with symbols does not take; after these the graph is called as it is
+# Compilations for sizes that the one with symbols does not take.  After these the graph is called as it is.
+_VARIANTS = 8
 inside = contextvars.ContextVar("inside", default=False)  # a back end is being called with symbols
 
 
 def call(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims: Dims) -> Callable[..., Any]:
-    """fn(gm, example_inputs), in that context; NotImplemented when what it gives may be for the sizes of the examples alone, or when it raises."""
+    """fn(gm, example_inputs), in that context.
+
+    NotImplemented when what it gives may be for the sizes of the examples alone, or when it raises.
+    """
     from torch._guards import TracingContext, tracing
     from torch._subclasses import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv

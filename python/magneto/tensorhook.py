@@ -1,11 +1,16 @@
-"""Hooks that a compiled function registers on tensors which its graph makes, hooks of leaves while a backward pass is recorded,
-and hooks of results that share their node of the gradient graph."""
+"""Hooks of tensors.
+
+- Hooks that a compiled function registers on tensors which its graph makes.
+- Hooks of leaves, while a backward pass is recorded.
+- Hooks of results that share their node of the gradient graph.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -64,10 +69,12 @@ class Reached:
 
 
 def spare(node: Any, grads: tuple[torch.Tensor | None, ...], hooked: tuple[Any, ...] | None) -> None:
-    """Keeps hooks of inputs whose gradient ``node`` leaves undefined from being called with None, until the pass ends.
+    """Keeps hooks of inputs whose gradient ``node`` leaves undefined from being called with None.
 
-    ``hooked`` says where the hooks of inputs with a gradient graph are: in a dict, or in the referenced tensor's."""
-    for k, ((function, _), grad) in enumerate(zip(node.next_functions, grads)):
+    This holds until the pass ends.
+    ``hooked`` says where the hooks of inputs with a gradient graph are: in a dict, or in the tensor's.
+    """
+    for k, ((function, _), grad) in enumerate(zip(node.next_functions, grads, strict=False)):
         if grad is not None:
             continue
         hooks = hooked[k] if hooked else None
@@ -101,9 +108,11 @@ def run_accumulated(hooks: dict[int, Callable[[Any], Any]], leaf: torch.Tensor) 
 
 
 class _Reached:
-    """The hooks of one of several results of a compiled function, as the node that these have in common calls them.
+    """The hooks of one of several results of a compiled function.
 
-    In eager code each result has a node of its own, which the engine does not run when no gradient reaches it."""
+    The node that these results have in common calls it.
+    In eager code each result has a node of its own, which the engine only runs when a gradient reaches it.
+    """
 
     def __init__(self, hooks: dict[int, Callable[[Any], Any]]) -> None:
         self.hooks = hooks
@@ -132,7 +141,7 @@ def _counts(hook: Callable[[Any], Any]) -> bool:
 
 
 def register_reached(register: Callable[..., Any], node: Any, tensor: torch.Tensor) -> None:
-    """``register(node, tensor)``, torch's own, with one hook that calls those which the tensor has by then."""
+    """``register(node, tensor)``, torch's own, with one hook that calls those which the tensor then has."""
     hooks = tensor._backward_hooks
     tensor._backward_hooks = {0: _Reached(hooks)}  # type: ignore[arg-type]
     try:

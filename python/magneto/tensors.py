@@ -24,7 +24,10 @@ def batch_norm(
     eps: float,
     cudnn: bool,
 ) -> torch.Tensor:
-    """torch.batch_norm in training, which takes no momentum that a graph computes: the statistics of the batch are made by a momentum of 1."""
+    """torch.batch_norm in training, with a momentum that a graph computes.
+
+    Torch's takes a number only: a momentum of 1 gives the statistics of the batch.
+    """
     m, v = torch.zeros_like(mean), torch.zeros_like(var)
     y = torch.batch_norm(x, weight, bias, m, v, training, 1.0, eps, cudnn)
     with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter((mean, var)):

@@ -2,10 +2,11 @@
 
 import copy
 
-import magneto
 import pytest
 import torch
 from torch import nn
+
+import magneto
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

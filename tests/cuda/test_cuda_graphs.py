@@ -4,11 +4,12 @@ import copy
 import gc
 import threading
 
-import magneto
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+import magneto
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

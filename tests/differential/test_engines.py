@@ -17,10 +17,9 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import graphs  # noqa: E402
-
-import magneto  # noqa: E402
-from magneto import _magneto  # noqa: E402
+import graphs
+import magneto
+from magneto import _magneto
 
 T = torch.randn
 
@@ -333,14 +332,14 @@ def heads(b, s, h, d):
     [(1, 12, 128, 128, 64), (2, 3, 37, 53, 36), (2, 2, 64, 40, 8), (1, 2, 70, 70, 80), (1, 1, 6, 1, 1)],
 )
 def test_attention(b, h, q, k, d, causal):
-    f = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal)  # noqa: E731
+    f = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal)
     check(f, heads(b, q, h, d), heads(b, k, h, d), heads(b, k, h, d), has=["mg::sdpa"])
     check(f, T(b, h, q, d), T(b, h, k, d), T(b, h, k, d), has=["mg::sdpa"])
 
 
 def test_attention_mask():
     q, k, v = heads(2, 37, 3, 16), heads(2, 53, 3, 16), heads(2, 53, 3, 16)
-    f = lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, scale=0.3)  # noqa: E731
+    f = lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, scale=0.3)
     for shape in ((2, 3, 37, 53), (2, 1, 37, 53), (1, 1, 1, 53), (37, 53)):
         check(f, q, k, v, T(shape), has=["mg::sdpa"])
         check(f, q, k, v, torch.rand(shape) > 0.4, has=["mg::sdpa"])

@@ -4,11 +4,11 @@ import re
 
 import pytest
 import torch
+
+import magneto
 from magneto import _magneto
 from tests import graphs
 from tests.ops import sweep
-
-import magneto
 
 SIDE = 7
 X = torch.linspace(-2, 2, SIDE * SIDE * 9).reshape(9, SIDE * SIDE)

@@ -12,9 +12,8 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import graphs  # noqa: E402
-
-from magneto._magneto import Graph  # noqa: E402
+import graphs
+from magneto._magneto import Graph
 
 
 def storage(t):

@@ -11,7 +11,6 @@ import collections
 import pytest
 import torch
 import torch.nn.functional as F
-
 from torch.utils._pytree import tree_flatten, tree_map
 
 import cases

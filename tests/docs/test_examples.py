@@ -21,7 +21,7 @@ def test_examples_run(page, capsys):
         code = compile("\n" * line + found[1], str(page), "exec")
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # nothing falls back
-            exec(code, space)  # noqa: S102
+            exec(code, space)
 
 
 def test_pages_with_examples_are_found():

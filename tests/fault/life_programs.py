@@ -3,7 +3,6 @@
 Each raises when something is wrong; sys, os, torch and magneto are there already.
 """
 
-# ruff: noqa: E501
 CASES = {
     "exit_live": """
 f=magneto.compile(lambda x: (x*2).sin()); f(torch.ones(3))
@@ -17,7 +16,7 @@ atexit.register(lambda: print(f(torch.ones(3)).shape, magneto.compile(lambda x: 
     "del_at_exit": """
 class D:
     def __del__(self):
-        try: f(torch.ones(3)); 
+        try: f(torch.ones(3));
         except Exception as e: pass
 f=magneto.compile(lambda x: (x*2).sin()); f(torch.ones(3))
 d=D(); d.self=d
@@ -176,7 +175,7 @@ for _ in range(4):
         import signal; signal.alarm(60)
         ok=torch.allclose(magneto.compile(lambda x: (x*3).cos())(torch.ones(3)),(torch.ones(3)*3).cos(),atol=1e-5)
         os._exit(0 if ok else 1)
-    r=os.waitpid(pid,0)[1]; 
+    r=os.waitpid(pid,0)[1];
     if r: print('child', r); stop=True; break
 stop=True; [t.join() for t in ts]
 assert r==0

@@ -2,10 +2,11 @@
 
 import warnings
 
-import magneto
 import numpy as np
 import pytest
 import torch
+
+import magneto
 from magneto import _magneto
 
 

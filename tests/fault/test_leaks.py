@@ -5,9 +5,10 @@ import gc
 import pickle
 import weakref
 
-import magneto
 import pytest
 import torch
+
+import magneto
 from magneto import _magneto
 
 

@@ -4,9 +4,10 @@ import os
 import subprocess
 import sys
 
-import magneto
 import pytest
 import torch
+
+import magneto
 from life_programs import CASES
 
 # These end the process, or their signals and children are better off away from the test runner.

@@ -213,7 +213,7 @@ def make_box():
 
 
 def raises(x):
-    y = x * 2
+    y = x * 2  # noqa: F841  alive where it raises
     raise KeyError("no")
 
 
@@ -235,7 +235,7 @@ def sorting(x, d):
 def nested_handlers(x):
     try:
         try:
-            y = x + 1
+            y = x + 1  # noqa: F841  alive where it breaks and raises
             print("in")
             raise KeyError("k")
         finally:
@@ -274,7 +274,7 @@ def while_loop(x):
 def match_statement(x):
     def kind(o):
         match o:
-            case [a, b, *rest]:
+            case [a, b, *rest]:  # noqa: F841  bound by the pattern
                 return x + len(rest)
             case {"k": v, **others}:
                 return x * v + len(others)

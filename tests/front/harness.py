@@ -2,8 +2,9 @@
 
 import contextlib
 
-import magneto
 import torch
+
+import magneto
 from magneto import _magneto
 from support import assert_calls_same
 

@@ -1,6 +1,10 @@
 """Exceptions: raised, caught, chained, in groups, through generators and with statements.  Every program is one graph unless its decorator says otherwise."""
 
-import torch, itertools, functools, collections, operator, math, contextlib
+import contextlib
+import functools
+
+import torch
+
 from lang_registry import prog
 
 
@@ -202,7 +206,7 @@ def exc_name(x):
 @prog
 def exc_unbound(x):
     try:
-        y
+        y  # noqa: F821  read before it is assigned
         y = 1
     except UnboundLocalError as e:
         return x + 1, str(e)
@@ -536,7 +540,7 @@ def exc_raise_class_with_cause(x):
 @prog
 def exc_raise_nonexc(x):
     try:
-        raise 3
+        raise 3  # noqa: B016  is a TypeError
     except TypeError as e:
         return x + 1, str(e)
 

@@ -1,21 +1,32 @@
 """itertools, builtins, functools, collections, functions and classes.  Every program is one graph unless its decorator says otherwise."""
 
-import torch, itertools, functools, collections, operator, math, contextlib, abc, enum, dataclasses, typing
-from collections import namedtuple, OrderedDict, defaultdict, Counter, deque
+import abc
+import collections
+import dataclasses
+import enum
+import functools
+import itertools
+import math
+import operator
+import typing
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from functools import (
-    partial,
-    wraps,
-    lru_cache,
-    reduce,
     cached_property,
+    cmp_to_key,
+    lru_cache,
+    partial,
+    partialmethod,
+    reduce,
     singledispatch,
     total_ordering,
-    cmp_to_key,
-    partialmethod,
+    wraps,
 )
-from lang_registry import prog
+
+import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
+from lang_registry import prog
 
 
 # ---- itertools
@@ -1296,8 +1307,9 @@ def fn_setitem(x):
 @prog
 def fn_imports(x):
     import math as m
-    from math import sqrt
     import os.path
+    from math import sqrt
+
     from torch.nn import functional as FF
 
     return FF.relu(x) * sqrt(4) + m.pi, os.path.join("a", "b")

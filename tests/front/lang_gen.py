@@ -1,6 +1,13 @@
 """Generators, generator expressions, comprehensions.  Every program is one graph unless its decorator says otherwise."""
 
-import torch, itertools, functools, collections, operator, math, contextlib
+import collections
+import contextlib
+import functools
+import itertools
+import operator
+
+import torch
+
 from lang_registry import prog
 
 
@@ -417,7 +424,8 @@ def gen_gi_attrs(x):
 
 @prog
 def gen_isgenerator(x):
-    import types, inspect
+    import inspect
+    import types
 
     def g():
         yield 1

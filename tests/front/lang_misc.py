@@ -1,10 +1,32 @@
 """with, match, class bodies, strings, the standard library.  Every program is one graph unless its decorator says otherwise."""
 
-import torch, itertools, functools, collections, operator, math, contextlib, types, inspect, copy, string, re, dataclasses, typing, enum, weakref, numbers, random, time, sys, os, abc
-from contextlib import *
-from lang_registry import prog
+import copy
+import functools
+import inspect
+import numbers
+import os
+import random
+import re
+import string
+import sys
+import time
+import types
+import weakref
+from contextlib import (
+    AbstractContextManager,
+    ContextDecorator,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
+
+import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
+from lang_registry import prog
 
 
 # ---- with
@@ -773,7 +795,7 @@ def k_tensor_cond_shape(x):
 @prog
 def k_tensor_is_none(x):
     y = None
-    if x is not None and y is None and not (x is y):
+    if x is not None and y is None and not (x is y):  # noqa: E714  both spellings are tests
         return x + 1
     return x
 
@@ -894,7 +916,7 @@ def k_fstr_nested(x):
         f"{255:#x}",
         f"{0.25:%}",
         f"{'nested ' + f'{p}'}",
-        f"{{}}",
+        f"{{}}",  # noqa: F541  escapes alone
         f"{x.shape=}",
     )
 

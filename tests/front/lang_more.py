@@ -1,9 +1,18 @@
 """Functions, containers, strings, the standard library, constants of tensors.  One graph unless the decorator says otherwise."""
 
-import torch, itertools, functools, collections, operator, math, contextlib, types, inspect, copy, dataclasses, typing, enum, weakref, random
-from lang_registry import prog
+import collections
+import contextlib
+import copy
+import functools
+import math
+import types
+import typing
+
+import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
+from lang_registry import prog
 
 R = torch.randn
 
@@ -444,8 +453,8 @@ def f_hash_eq(x):
     return (
         x
         + (hash("a") == hash("a"))
-        + len({(1, 2): 3, (1, 2): 4})
-        + ({1: "a", True: "b"}[1] == "b")
+        + len({(1, 2): 3, (1, 2): 4})  # noqa: F601  equal keys
+        + ({1: "a", True: "b"}[1] == "b")  # noqa: F601  equal keys
         + (1 == 1.0)
         + (hash(1) == hash(1.0))
     )
@@ -578,7 +587,8 @@ def f_bytes_struct(x):
 
 @prog(lambda: (R(4),))
 def f_heapq_bisect(x):
-    import heapq, bisect
+    import bisect
+    import heapq
 
     h = [3, 1, 2]
     heapq.heapify(h)

@@ -18,7 +18,7 @@ def delete_cells_and_globals(x):
     k = 2
 
     def f():
-        return k
+        return k  # noqa: F821  deleted below
 
     r = f()
     del k

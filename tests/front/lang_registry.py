@@ -12,7 +12,7 @@ def prog(make=None, graphs=1, breaks=0):
         PROGRAMS.append((f.__module__, f, args, graphs, breaks))
         return f
 
-    default = lambda: (torch.randn(3, 4),)  # noqa: E731
+    default = lambda: (torch.randn(3, 4),)
     if callable(make) and make.__name__ != "<lambda>":
         return register(make, default)
     return lambda f: register(f, make or default)

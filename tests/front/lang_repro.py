@@ -1,9 +1,18 @@
 """Kinds of arguments, and breaks in every kind of statement.  One graph unless the decorator says otherwise."""
 
-import torch, itertools, functools, collections, operator, math, contextlib, types, inspect, copy, dataclasses, typing, enum, weakref
-from lang_registry import prog
+import collections
+import contextlib
+import copy
+import itertools
+import operator
+import types
+import weakref
+
+import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
+from lang_registry import prog
 
 R = torch.randn
 
@@ -830,7 +839,7 @@ def gb_del_local(x):
     z = y * 2
     del y
     try:
-        y
+        y  # noqa: F821  deleted above
     except UnboundLocalError:
         return z
 

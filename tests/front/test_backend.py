@@ -359,7 +359,7 @@ GROWING = {
 
 @pytest.mark.parametrize("name", GROWING)
 def test_backends_that_trace_get_graphs_with_symbols(name):
-    import torch._dynamo  # noqa: F401
+    import torch._dynamo
 
     f, graphs = GROWING[name]
     keep = Traced()
@@ -375,7 +375,7 @@ def test_backends_that_trace_get_graphs_with_symbols(name):
 
 
 def test_sizes_that_a_tracing_backend_does_not_take_are_compiled_for_themselves():
-    import torch._dynamo  # noqa: F401
+    import torch._dynamo
 
     def backend(gm, inputs):
         seen.append(inputs)
@@ -392,7 +392,7 @@ def test_sizes_that_a_tracing_backend_does_not_take_are_compiled_for_themselves(
 
 
 def test_a_backend_that_cannot_take_symbols_gets_numbers():
-    import torch._dynamo  # noqa: F401
+    import torch._dynamo
 
     def backend(gm, inputs):
         if torch._guards.TracingContext.try_get():

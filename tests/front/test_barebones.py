@@ -1,8 +1,9 @@
 """uint16, uint32 and uint64: torch has few kernels for them.  What eager refuses is refused, in its words; the rest is equal."""
 
-import magneto
 import pytest
 import torch
+
+import magneto
 
 DTYPES = [torch.uint16, torch.uint32, torch.uint64]
 ROW = torch.zeros(1, 4, dtype=torch.long)

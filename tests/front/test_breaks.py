@@ -3,13 +3,13 @@
 import io
 import sys
 
-import break_programs
 import pytest
 import torch
 import torch._dynamo.utils
-from harness import check, forced_breaks
 
+import break_programs
 import magneto
+from harness import check, forced_breaks
 from support import counts
 
 CASES = [pytest.param(f, make, id=f.__name__) for f, make in break_programs.CASES]

@@ -6,13 +6,14 @@ import gc
 import os
 import warnings
 
-import magneto
 import pytest
 import torch
-from magneto import _magneto
-from support import counts
 from torch import nn
 from torch._subclasses import FakeTensorMode
+
+import magneto
+from magneto import _magneto
+from support import counts
 
 
 @pytest.fixture(autouse=True)

@@ -111,7 +111,7 @@ def many_mapped(x, y):
 
 
 def nested_rows(x, y):
-    inner = lambda c, a: map_rows(lambda b: b * c + W[0], a.expand(70)).sum()  # noqa: E731
+    inner = lambda c, a: map_rows(lambda b: b * c + W[0], a.expand(70)).sum()
     return scan(lambda c, a: (c + inner(c, a) * 0.01, c * y), y.sum(), x)[1]
 
 
@@ -347,7 +347,7 @@ def test_cond_of_a_batched_predicate(backend):
 @pytest.mark.parametrize("layout", [(0, 1, 2, 3), (0, 2, 1, 3), (1, 3, 0, 2)])
 def test_flex_attention_in_the_layout_of_the_query(layout, monkeypatch):
     q = torch.randn(2, 3, 4, 8).permute(layout)
-    f = lambda q: flex_attention(q, q * 2, q, score_mod=lambda s, b, h, i, j: s + (i - j) * 0.5)  # noqa: E731
+    f = lambda q: flex_attention(q, q * 2, q, score_mod=lambda s, b, h, i, j: s + (i - j) * 0.5)
     want = f(q)
     monkeypatch.setitem(sys.modules, "torch._inductor.ir", None)  # not imported in a fresh process
     got = magneto.compile(f, fullgraph=True)(q)
@@ -360,7 +360,7 @@ def test_flex_attention():
     q = torch.randn(1, 2, 16, 8)
     f = lambda q: flex_attention(
         q, q * 2, q, score_mod=lambda s, b, h, i, j: torch.where(i >= j, s * 2, s - j)
-    )  # noqa: E731
+    )
     torch.testing.assert_close(magneto.compile(f, fullgraph=True)(q), f(q))
 
 

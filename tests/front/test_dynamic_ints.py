@@ -4,13 +4,14 @@ import math
 import operator
 import time
 
-import magneto
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
+
+import magneto
 from magneto import _magneto
 from support import assert_same, counts
-from torch._dynamo.testing import CompileCounter
 
 
 class Counter(torch.nn.Module):

@@ -4,9 +4,10 @@ set late."""
 import sys
 import traceback
 
-import magneto
 import pytest
 import torch
+
+import magneto
 from harness import forced_breaks
 
 X = torch.ones(3)
@@ -381,7 +382,7 @@ def reraised_after_a_break(x, n):
 
 def reraised_in_a_call(x, n):
     def again():
-        raise  # noqa: PLE0704
+        raise
 
     try:
         1 // (n % 2)

@@ -9,8 +9,8 @@ import weakref
 
 import pytest
 import torch
-from harness import check
 
+from harness import check
 from magneto import _magneto
 from support import assert_counts
 

@@ -3,12 +3,13 @@ ours asks tensors is none of their business."""
 
 import contextlib
 
-import magneto
-from support import counts
 import pytest
 import torch
 import torch.nn.functional as F
 from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode
+
+import magneto
+from support import counts
 
 BACKENDS = [None, "eager"]
 

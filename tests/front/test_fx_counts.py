@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 import magneto
 from support import counts
 

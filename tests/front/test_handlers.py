@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from magneto import _magneto
 
 import magneto
+from magneto import _magneto
 from support import counts
 
 

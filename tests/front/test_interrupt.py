@@ -6,9 +6,10 @@ import threading
 import time
 import types
 
-import magneto
 import pytest
 import torch
+
+import magneto
 from magneto import _magneto
 from support import counts
 

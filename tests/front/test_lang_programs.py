@@ -1,5 +1,7 @@
 """Hundreds of small programs, each a piece of the language: what Python gives, in one graph, and with a break anywhere."""
 
+import pytest
+
 import lang_exc
 import lang_fun
 import lang_gen
@@ -7,7 +9,6 @@ import lang_misc
 import lang_more
 import lang_opcodes
 import lang_repro
-import pytest
 from harness import check, forced_breaks
 from lang_registry import PROGRAMS
 from support import assert_counts

@@ -11,9 +11,9 @@ import weakref
 
 import pytest
 import torch
-from harness import check, forced_breaks
 
 import magneto
+from harness import check, forced_breaks
 from magneto import _magneto
 from support import assert_counts, counts
 
@@ -133,7 +133,7 @@ def test_exception_context_is_kept():
         try:
             raise ValueError("a")
         except ValueError:
-            y = x + 1
+            y = x + 1  # noqa: F841  the graph that the break ends
             print(end="")
             raise KeyError("b")
 

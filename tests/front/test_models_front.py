@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from harness import forced_breaks
 from magneto import _magneto
 from support import assert_counts, assert_same

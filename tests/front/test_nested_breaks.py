@@ -4,9 +4,10 @@ import copy
 import sys
 import traceback
 
-import magneto
 import pytest
 import torch
+
+import magneto
 from harness import check, forced_breaks
 from magneto import _magneto
 from support import assert_counts, counts

@@ -2,11 +2,11 @@
 
 import gc
 
-import obj_harness
 import pytest
 import torch
 
 import magneto
+import obj_harness
 
 PROGRAMS = obj_harness.parse(r"""
 === plain_object

@@ -419,13 +419,13 @@ S=lambda: next(C)""",
 import copy
 import inspect
 class C: pass
-c=C(); c.l=[1]; c.t=torch.ones(3); 
+c=C(); c.l=[1]; c.t=torch.ones(3);
 def f(x): d=copy.copy(c); d.l.append(2); e=copy.deepcopy(c); e.l.append(5); e.t.add_(1); return x*len(c.l)+d.t+e.t
 S=lambda: (c.l,c.t)""",
     dataclass="""
 import dataclasses
 @dataclasses.dataclass
-class C: 
+class C:
     t: object; n: int=0
 c=C(torch.ones(3))
 def f(x): d=dataclasses.replace(c,n=c.n+1); c.n+=1; a=dataclasses.asdict(d)['n']; return d.t*x+a
@@ -465,7 +465,7 @@ k=K(); W=weakref.WeakKeyDictionary()
 def f(x): W[k]=W.get(k,0)+1; return x*W[k]
 S=lambda: list(W.values())""",
     dyn_code="""
-def f(x): 
+def f(x):
     ns={}; y=eval('2+3'); exec('z=4',ns); return x*y*ns['z']
 S=lambda: 0""",
 )
@@ -543,7 +543,7 @@ class Bare:
 def errors_know_names(x, pause):
     seen = []
     try:
-        nothing_of_that_name  # noqa: B018, F821
+        nothing_of_that_name  # noqa: B018
     except NameError as e:
         pause()
         seen.append(e.name)
@@ -553,7 +553,7 @@ def errors_know_names(x, pause):
         lambda: getattr(o, "missing"),
         lambda: Bare.missing,
         lambda: torch.missing,
-    ):  # noqa: B009
+    ):
         try:
             ask()
         except AttributeError as e:

@@ -8,9 +8,10 @@ import threading
 import time
 import weakref
 
-import magneto
 import pytest
 import torch
+
+import magneto
 from magneto import _magneto
 from support import counts
 
@@ -174,7 +175,7 @@ def test_a_signal_while_the_context_of_symbols_ends(handler_raises):
         watched.append(weakref.ref(mode.watched, lambda ref: signal.raise_signal(signal.SIGALRM)))
         return gm.forward
 
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401  back ends only find symbols where it is loaded
+    import torch.fx.experimental.symbolic_shapes  # back ends only find symbols where it is loaded
 
     with pytest.raises(Late):
         magneto.compile(step, backend=backend, dynamic=True)(X)

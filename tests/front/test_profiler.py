@@ -177,7 +177,7 @@ def test_stored_plans_have_names(tmp_path):
         run = subprocess.run(
             [sys.executable, str(tmp_path / "prog.py")], env=env, capture_output=True, text=True, check=True
         )
-        seen += [eval(line) for line in run.stdout.strip().splitlines()[-2:]]  # noqa: S307
+        seen += [eval(line) for line in run.stdout.strip().splitlines()[-2:]]
     first, loaded, second, loaded_again = seen
     assert loaded == 0 and loaded_again == 1
     assert len(first) == len(second) >= 3

@@ -5,11 +5,12 @@ import signal
 import threading
 import warnings
 
-import magneto
 import pytest
 import torch
-from support import counts
 from torch import nn
+
+import magneto
+from support import counts
 
 LETTERS = "-abcdefgh"
 

@@ -204,7 +204,7 @@ def test_numpys_generators_of_modules(make):
 
 
 def test_numpys_numbers_that_are_asked_for():
-    f = lambda x: x + 1 if np.random.rand() < 0.5 else x - 1  # noqa: E731
+    f = lambda x: x + 1 if np.random.rand() < 0.5 else x - 1
     results = []
     for fn in (f, magneto.compile(f)):
         np.random.seed(3)

@@ -2,10 +2,11 @@
 
 import copy
 
-import magneto
 import pytest
 import torch
 import torch.nn.functional as F
+
+import magneto
 
 REFUSED = """
 i.mul_(1.5) | i.add_(1.5) | i.div_(2) | i.pow_(1.5) | i.sub_(x) | b.mul_(i) | b.add_(i)
@@ -32,7 +33,7 @@ def test_the_error_is_torchs_own(call):
     except Exception as e: return type(e), str(e), x + 1
     return None""",
         space,
-    )  # noqa: S102
+    )
     args = torch.ones(3), torch.ones(3, dtype=torch.long), torch.ones(3, dtype=torch.bool)
     want = space["f"](*(a.clone() for a in args))
     assert want

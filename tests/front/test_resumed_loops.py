@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from harness import forced_breaks
-from magneto import _magneto
 
 import magneto
+from harness import forced_breaks
+from magneto import _magneto
 from support import assert_counts, assert_same, counts
 
 

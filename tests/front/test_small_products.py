@@ -4,9 +4,10 @@ import glob
 import threading
 import time
 
-import magneto
 import pytest
 import torch
+
+import magneto
 
 PRODUCTS = {
     "activation": lambda x: torch.sigmoid(x @ x),

@@ -2,10 +2,11 @@
 
 import copy
 
-import magneto
-from support import assert_same
 import pytest
 import torch
+
+import magneto
+from support import assert_same
 
 BACKENDS = [None, "eager"]
 

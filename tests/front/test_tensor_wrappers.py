@@ -3,13 +3,14 @@ tensors and attributes, guards, gradients, jagged tensors; dispatch modes."""
 
 from collections import namedtuple
 
-import magneto
-from support import assert_same
 import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_map
+
+import magneto
+from support import assert_same
 
 BACKENDS = [None, "eager", "aot_eager"]
 

@@ -2,13 +2,14 @@
 
 import gc
 
-import magneto
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+
+import magneto
 from magneto import _magneto
 from support import counts
-from torch import nn
 
 
 class Matcher(nn.Module):

@@ -274,7 +274,7 @@ def test_errors_are_eagers(name, grad):
     for program in PROGRAMS[grad]:
 
         def eager(x, *args):
-            return program(call, x, *args)  # noqa: B023
+            return program(call, x, *args)
 
         magneto.reset()
         compiled = magneto.compile(eager)
@@ -306,5 +306,5 @@ def test_every_row_of_the_table_has_a_case():
     for call, good, _ in CASES.values():
         for grad in (False, True):
             with names:
-                outcome(lambda x, *args: call(*args), torch.ones(2), good, grad)  # noqa: B023
+                outcome(lambda x, *args: call(*args), torch.ones(2), good, grad)
     assert rows - names.seen == set()

@@ -167,7 +167,7 @@ def test_what_needs_the_number_gets_it(f):
 
 
 def test_a_list_that_is_long_ends_the_graph():
-    f = lambda t: sum((t * 2).tolist())  # noqa: E731
+    f = lambda t: sum((t * 2).tolist())
     c = magneto.compile(f)
     for n in (65, 300):
         assert c(torch.arange(n)) == f(torch.arange(n))

@@ -5,8 +5,9 @@ import pathlib
 import subprocess
 import sys
 
-import magneto
 import pytest
+
+import magneto
 from magneto import doctor
 
 ROOT = pathlib.Path(__file__).parents[2]

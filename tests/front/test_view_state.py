@@ -1,9 +1,10 @@
 """What tensors are beside their memory: version counters, views and bases, inference tensors, nodes of the gradient graph, `.data`."""
 
-import magneto
-from support import assert_same
 import pytest
 import torch
+
+import magneto
+from support import assert_same
 
 
 def plain():

@@ -100,7 +100,7 @@ def test_fused_sgd(momentum, nesterov):
         pytest.skip("needs momentum")
     make = lambda p: torch.optim.SGD(
         p, lr=0.1, momentum=momentum, nesterov=nesterov, weight_decay=0.01, fused=True
-    )  # noqa: E731
+    )
     check(optimizer(make, 2), gone="_fused_sgd")
 
 
@@ -109,7 +109,7 @@ def test_foreach_optimizers(kind):
     check(optimizer(lambda p: kind(p, lr=0.1, foreach=True), 2), gone="_foreach_")
 
 
-I = torch.tensor([2, 0])  # noqa: E741
+I = torch.tensor([2, 0])
 DENSE = {
     "mv": (lambda x, y: torch.mv(x, y), "::mv("),
     "dot": (lambda x, y: torch.dot(x[0], y), "::dot("),

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import graphs  # noqa: E402
+import graphs
 
 MGOPT = pathlib.Path(__file__).resolve().parents[2] / "build" / "mgopt"
 PASSES = ["-functionalize", "-decompose", "-simplify", "-dce"]

@@ -13,7 +13,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import graphs  # noqa: E402
+import graphs
 
 MGOPT = pathlib.Path(__file__).resolve().parents[2] / "build" / "mgopt"
 DTYPES = [torch.float32, torch.int64]
@@ -72,7 +72,7 @@ def record(op, dtype, layout, rng):
         return ""
     for s in samples:
         # A tensor that stands for what is written or for random state must keep its own layout.
-        move = lambda t: layout(t, rng) if isinstance(t, torch.Tensor) and t.layout == torch.strided else t  # noqa: E731
+        move = lambda t: layout(t, rng) if isinstance(t, torch.Tensor) and t.layout == torch.strided else t
         before = len(rec.lines)
         try:
             args, kwargs = pytree.tree_map(move, (s.args, s.kwargs))

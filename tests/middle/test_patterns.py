@@ -207,7 +207,7 @@ def test_unsupported_stay():
     )
     wide = T(1, 4).expand(6, 4)
     assert "mg::matmul" not in ops(rewritten(lambda a, b: a.t() @ b, wide, T(6, 5)))
-    batch = lambda a, b: a.expand(2, 3, 4) @ b.expand(2, 4, 5)  # noqa: E731
+    batch = lambda a, b: a.expand(2, 3, 4) @ b.expand(2, 4, 5)
     assert "mg::matmul" not in ops(rewritten(batch, T(1, 3, 4), T(1, 4, 5)))
 
 

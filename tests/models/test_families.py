@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import magneto
-from support import counts
 from families import BREAKS, FAMILIES
+from support import counts
 from test_models import tensors
 
 pytestmark = pytest.mark.model

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import magneto
-from support import counts
 from families import FAMILIES
+from support import counts
 from test_models import tensors
 
 pytestmark = pytest.mark.model

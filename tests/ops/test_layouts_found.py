@@ -6,9 +6,9 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.ops import sweep
 
 import magneto
+from tests.ops import sweep
 
 X = torch.linspace(-3, 3, 60).reshape(5, 4, 3).sin()
 C = torch.complex(X, X.flip(0) / 4)

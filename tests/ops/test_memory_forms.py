@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from tests.ops import sweep
 
 import magneto
+from tests.ops import sweep
 
 C = torch.complex(torch.arange(12.0).reshape(3, 4) - 5, torch.arange(12.0).reshape(3, 4).flip(0) / 4)
 X = torch.linspace(-3, 3, 12).reshape(3, 4)

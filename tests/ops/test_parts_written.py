@@ -4,10 +4,10 @@ import re
 
 import pytest
 import torch
-from magneto import _magneto
-from tests.ops.sweep import check
 
 import magneto
+from magneto import _magneto
+from tests.ops.sweep import check
 
 N = 30
 I = torch.tensor([3, 1, 7])

@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.ops import sweep
 
 import magneto
+from tests.ops import sweep
 
 INTS, FLOATS = (torch.int64, torch.uint8, torch.bool), (torch.float32, torch.bfloat16)
 REFUSED = [

@@ -6,9 +6,9 @@ import os
 
 import pytest
 import torch
-from tests.ops import sweep
 
 import magneto
+from tests.ops import sweep
 
 FULL = os.environ.get("MAGNETO_OPS") == "full"
 LIMIT = None if FULL else 2

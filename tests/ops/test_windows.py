@@ -3,9 +3,10 @@
 import subprocess
 import sys
 
-import magneto
 import pytest
 import torch
+
+import magneto
 
 KINDS = ["hann", "hamming", "blackman", "bartlett", "kaiser"]
 OPTIONS = [

@@ -1,10 +1,11 @@
 """Sizes that differ from call to call: symbols from the second recording on, or from the first where the program asks for it."""
 
-import magneto
 import pytest
 import torch
 import torch._dynamo
 import torch.nn.functional as F
+
+import magneto
 from magneto import _magneto
 from support import assert_same, counts
 
@@ -145,7 +146,7 @@ def test_sequences_of_many_lengths():
 
 
 def test_two_sizes_that_were_divided():
-    f = lambda x: (F.max_pool2d(x, 2).flatten(1) * 2, x[..., ::2, 1::2].flatten(1) + 1)  # noqa: E731
+    f = lambda x: (F.max_pool2d(x, 2).flatten(1) * 2, x[..., ::2, 1::2].flatten(1) + 1)
     assert (
         recordings(
             f, [(torch.randn(3, 4, h, w),) for h, w in ((9, 12), (8, 10), (13, 6), (4, 4))], dynamic=True
@@ -155,7 +156,7 @@ def test_two_sizes_that_were_divided():
 
 
 def test_zero_and_one_are_no_symbols():
-    f = lambda x: (x + 1, x.sum(0), x.expand(max(x.shape[0], 1), 4) if x.shape[0] else x)  # noqa: E731
+    f = lambda x: (x + 1, x.sum(0), x.expand(max(x.shape[0], 1), 4) if x.shape[0] else x)
     assert recordings(f, [(torch.randn(n, 4),) for n in (3, 5, 1, 0, 9, 1, 0, 2)]) == 4
 
 
@@ -169,10 +170,10 @@ def test_answers_are_guarded():
 
 
 def test_sizes_of_two_tensors_are_told_apart():
-    f = lambda x, y: x * y.sum()  # noqa: E731
+    f = lambda x, y: x * y.sum()
     assert recordings(f, [(torch.randn(n), torch.randn(m)) for n, m in ((3, 4), (5, 6), (7, 7), (8, 9))]) == 2
     magneto.reset()
-    f = lambda x, y: x + y  # noqa: E731
+    f = lambda x, y: x + y
     calls = [(torch.randn(n), torch.randn(m)) for n, m in ((3, 3), (5, 5), (7, 7), (8, 1), (9, 9))]
     assert recordings(f, calls) == 3
 
@@ -187,7 +188,7 @@ def test_sizes_that_do_not_go_together_are_an_error():
 
 
 def test_strides_follow_the_sizes_or_are_guarded():
-    f = lambda x: (x.contiguous().view(-1) * 2, x.t() + 1)  # noqa: E731
+    f = lambda x: (x.contiguous().view(-1) * 2, x.t() + 1)
     g = magneto.compile(f)
     for n in SIZES:
         for x in (
@@ -240,7 +241,7 @@ def test_numbers_of_sizes_may_differ_as_often_as_sizes():
 
 def test_gradients_through_strides_that_differ():
     w = torch.randn(7, 7, requires_grad=True)
-    f = lambda x: ((x @ w).relu() + x).sum()  # noqa: E731
+    f = lambda x: ((x @ w).relu() + x).sum()
     g = magneto.compile(f)
     for n in SIZES:
         base = torch.randn(3, n, 7, requires_grad=True)
@@ -249,7 +250,7 @@ def test_gradients_through_strides_that_differ():
 
 
 def test_strides_that_overlap_are_constants():
-    f = lambda x: x * 2  # noqa: E731
+    f = lambda x: x * 2
     g = magneto.compile(f)
     for n in (3, 5, 4, 9, 11, 8, 5):
         x = torch.arange(40.0).as_strided((3, 8), (n, 1))
@@ -257,7 +258,7 @@ def test_strides_that_overlap_are_constants():
 
 
 def test_ints_are_sizes():
-    f = lambda n, x: (torch.zeros(n, 2) + n, x[:n], torch.arange(n), x.repeat(n).view(n, -1))  # noqa: E731
+    f = lambda n, x: (torch.zeros(n, 2) + n, x[:n], torch.arange(n), x.repeat(n).view(n, -1))
     x = torch.randn(20)
     assert recordings(f, [(n, x) for n in SIZES]) == 2
 
@@ -276,7 +277,7 @@ def test_lists_and_attributes():
 
 
 def test_marks():
-    f = lambda x: x.sin() + x.shape[0]  # noqa: E731
+    f = lambda x: x.sin() + x.shape[0]
     xs = [torch.randn(n, 4) for n in SIZES]
     torch._dynamo.mark_dynamic(xs[0], 0)
     assert recordings(f, [(x,) for x in xs]) == 1
@@ -288,7 +289,7 @@ def test_marks():
 
 
 def test_settings_of_dynamo():
-    f = lambda x: x.sin() + x.shape[0]  # noqa: E731
+    f = lambda x: x.sin() + x.shape[0]
     calls = [(torch.randn(n, 4),) for n in SIZES]
     with torch._dynamo.config.patch(automatic_dynamic_shapes=False):
         assert recordings(f, calls) == len(SIZES)
@@ -314,7 +315,7 @@ def test_another_kind_of_argument_is_no_other_size():
 
 
 def test_questions_that_sizes_have_no_answer_to():
-    f = lambda x: x * torch.sym_sqrt(x.shape[0]) if x.shape[0] > 1 else x  # noqa: E731
+    f = lambda x: x * torch.sym_sqrt(x.shape[0]) if x.shape[0] > 1 else x
     assert recordings(f, [(torch.randn(n, 4),) for n in SIZES]) == len(SIZES)
 
 
@@ -333,7 +334,7 @@ def test_what_needs_numbers_gets_them():
         sum(r for r in x),
         x.unbind(0)[-1],
         F.interpolate(x[None, None], scale_factor=2.0),
-    )  # noqa: E731
+    )
     assert recordings(f, [(torch.randn(n, 4),) for n in SIZES]) == len(SIZES)
 
 
@@ -342,18 +343,18 @@ RECURRENT = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}
 
 @pytest.mark.parametrize("mode, factor", [("nearest", 2.0), ("nearest-exact", 1.7), ("bilinear", 1.7)])
 def test_interpolation_by_a_factor(mode, factor):
-    f = lambda x: F.interpolate(x * 2, scale_factor=factor, mode=mode) + 1  # noqa: E731
+    f = lambda x: F.interpolate(x * 2, scale_factor=factor, mode=mode) + 1
     assert recordings(f, [(torch.randn(b, 3, 4, 5),) for b in (2, 3, 5, 4)]) == 2
     assert len(graphs(f, [(torch.randn(b, 3, 4, 5),) for b in (2, 3, 5, 4)])) <= 2
 
 
 def test_what_no_kernel_does_with_symbols_breaks_no_graph():
-    f = lambda x: F.interpolate(x * 2, scale_factor=2.0, mode="bicubic") + 1  # noqa: E731
+    f = lambda x: F.interpolate(x * 2, scale_factor=2.0, mode="bicubic") + 1
     assert recordings(f, [(torch.randn(b, 3, 4, 5),) for b in (2, 3, 5)]) <= 3
 
 
 def test_spectra_of_many_signals():
-    f = lambda x: torch.stft(x, 16, window=torch.ones(16), return_complex=True).abs()  # noqa: E731
+    f = lambda x: torch.stft(x, 16, window=torch.ones(16), return_complex=True).abs()
     assert recordings(f, [(torch.randn(b, 64),) for b in (2, 3, 5)]) == 2
 
 
@@ -361,7 +362,7 @@ def test_spectra_of_many_signals():
 @pytest.mark.parametrize("train", [False, True])
 def test_recurrent_networks_on_many_batches(name, train):
     net = RECURRENT[name](4, 8, num_layers=2, bidirectional=True, batch_first=True)
-    f = lambda x: net(x)  # noqa: E731
+    f = lambda x: net(x)
     with torch.set_grad_enabled(train):
         assert recordings(f, [(torch.randn(b, 6, 4),) for b in (2, 3, 5, 4)]) == 2
 
@@ -462,7 +463,7 @@ def graphs(f, calls, **options):
 
 
 def test_custom_backends_get_sizes_as_inputs():
-    f = lambda x: x.view(x.shape[0] * 2, -1) + torch.zeros(2)  # noqa: E731
+    f = lambda x: x.view(x.shape[0] * 2, -1) + torch.zeros(2)
     seen = graphs(f, [(torch.randn(n, 4),) for n in SIZES])
     assert len(seen) == 2
     names = [n.name for n in seen[1].graph.nodes if n.op == "placeholder"]
@@ -500,7 +501,7 @@ def test_backends_that_wrap_the_graph(unbound):
         seen.append(gm)
         if not unbound:
             return lambda *args: gm(*args)
-        run = lambda *args: gm(*args) if args else later  # noqa: E731
+        run = lambda *args: gm(*args) if args else later
         if not seen:
             later = None
         return run
@@ -515,9 +516,9 @@ def test_backends_that_wrap_the_graph(unbound):
 
 def test_settings_are_no_part_of_the_recording():
     """torch._dynamo.config answers in Python, which a recording must not take for the program's."""
-    import torch._dynamo.config  # noqa: F401
+    import torch._dynamo.config
 
-    f = lambda x: x * 2  # noqa: E731
+    f = lambda x: x * 2
     assert recordings(f, [(torch.randn(3),)] * 3) == 1
     assert counts().bytecodes < 20
 
@@ -588,16 +589,16 @@ def test_other_sizes_compile_nothing(name):
 
 def test_what_was_assumed_of_sizes_is_checked():
     """Rows that fit on the stack are kept there, longer ones are another plan; so is a number that ATen's op gets."""
-    f = lambda x: x.softmax(-1)  # noqa: E731
+    f = lambda x: x.softmax(-1)
     n = compiled(f, [(torch.randn(2, m),) for m in (50, 60, 60000, 70, 70000)], dynamic=True)
     assert n[2] and not n[1] and not n[3] and not n[4], n
-    f = lambda x: x.sort(0)[0].roll(x.shape[0] - 2, 0) + torch.randperm(x.shape[0]).sum()  # noqa: E731
+    f = lambda x: x.sort(0)[0].roll(x.shape[0] - 2, 0) + torch.randperm(x.shape[0]).sum()
     compiled(f, [(torch.randn(m),) for m in (5, 60, 7, 60, 5)], dynamic=True)
 
 
 def test_sizes_at_which_the_library_refuses():
     linear = torch.nn.Linear(4, 7)
-    f = lambda x: linear(x[2:]).relu() + 1  # noqa: E731
+    f = lambda x: linear(x[2:]).relu() + 1
     compiled(f, [(torch.randn(m, 4),) for m in (5, 2, 9, 3, 2, 6)], dynamic=True)
 
 
@@ -637,7 +638,7 @@ def test_sizes_of_several_threads():
 
 
 def test_many_sizes_are_forgotten():
-    f = lambda x: x * 2 + x.mean()  # noqa: E731
+    f = lambda x: x * 2 + x.mean()
     assert recordings(f, [(torch.randn(n),) for n in [*range(2, 1200), 2, 3]], dynamic=True) == 1
 
 
@@ -685,7 +686,7 @@ def test_training_sequences_of_many_lengths():
 
 
 def test_backward_passes_of_several_sizes_in_any_order():
-    f = lambda x, w: ((x @ w).tanh() @ w.t()).sigmoid()  # noqa: E731
+    f = lambda x, w: ((x @ w).tanh() @ w.t()).sigmoid()
     g, w = magneto.compile(f, dynamic=True), torch.randn(4, 6, requires_grad=True)
     xs = [torch.randn(n, 4, requires_grad=True) for n in (5, 9, 7, 5)]
     ys = [(f(x, w), g(x, w)) for x in xs]
@@ -730,9 +731,9 @@ def test_whole_steps_with_batches_of_many_sizes():
 
 def test_sizes_that_are_one_by_computation_broadcast():
     """A dimension whose size is an expression that happens to be 1."""
-    f = lambda x, y: y[: min(x.shape[0] - 4, 3)] * x + x[: x.shape[0] // 5].sum(1, keepdim=True)  # noqa: E731
+    f = lambda x, y: y[: min(x.shape[0] - 4, 3)] * x + x[: x.shape[0] // 5].sum(1, keepdim=True)
     compiled(f, [(torch.randn(n, 4), torch.randn(6, 4)) for n in (5, 5)], dynamic=True)
-    f = lambda x: x[:, : x.shape[1] // 4] * x[: x.shape[0] // 3]  # noqa: E731
+    f = lambda x: x[:, : x.shape[1] // 4] * x[: x.shape[0] // 3]
     compiled(f, [(torch.randn(n, m),) for n, m in ((4, 5), (5, 7), (3, 6))], dynamic=True)
     a, t = torch.randn(5, 5, requires_grad=True), torch.randn(5, requires_grad=True)
     g = magneto.compile(torch.linalg.householder_product, dynamic=True)
@@ -787,7 +788,6 @@ def test_the_length_of_a_tensor_is_a_size():
 
 
 def test_images_that_are_scaled_by_fractions():
-    x = torch.rand(1, 2, 8, 8)
     for fn in (
         lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"),
         lambda x: F.interpolate(x, scale_factor=0.7),
@@ -839,7 +839,7 @@ def test_doubles_that_are_upsampled_in_training():
 def test_operators_of_the_program_follow_sizes():
     """Their own shape function says how; where it takes another way, the code is recorded again."""
     w = torch.randn(4, 6, requires_grad=True)
-    f = lambda x: rows(x.repeat(2, 1), w).relu() * 2  # noqa: E731
+    f = lambda x: rows(x.repeat(2, 1), w).relu() * 2
     assert recordings(f, [(torch.randn(n, 4),) for n in (2, 3, 5, 9)]) == 2
     assert recordings(f, [(torch.randn(n, 4),) for n in (2, 3, 30, 9, 30, 50)]) == 3
     g = magneto.compile(f)

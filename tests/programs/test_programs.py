@@ -276,7 +276,7 @@ def test_fullgraph_names_the_reason():
 
 def test_user_exception_has_the_users_line():
     def bad(x):
-        y = x + 1
+        y = x + 1  # noqa: F841  something to compile
         raise KeyError("mine")
 
     import traceback

@@ -3,11 +3,12 @@
 import copy
 import time
 
-import magneto
 import pytest
 import torch
-from support import assert_same, counts
 from torch._dynamo.testing import CompileCounter
+
+import magneto
+from support import assert_same, counts
 
 LENGTHS = (5, 9, 14, 3, 40)
 NETS = {

@@ -1,11 +1,12 @@
 """Operators without a shape rule of ours, at sizes that differ from call to call: two recordings, with any back end."""
 
-import magneto
 import pytest
 import torch
 import torch.nn.functional as F
-from support import assert_same, counts
 from torch._dynamo.testing import CompileCounter
+
+import magneto
+from support import assert_same, counts
 
 SIZES = ((3, 5), (5, 8), (7, 11), (9, 14), (4, 6))
 MATRICES = [(torch.randn(p, q),) for p, q in SIZES]

@@ -95,7 +95,7 @@ class Program:
 
     def cond(self, depth=1):
         k = self.pick(7)
-        a = lambda: self.int(max(depth, 0))  # noqa: E731
+        a = lambda: self.int(max(depth, 0))
         return [
             lambda: f"{a()} > {a()}",
             lambda: f"{a()} % 2 == 0",

@@ -3,11 +3,8 @@
 Each maker gives a fresh program, so that its changes may be made in any order.
 """
 
-# Compact on purpose: one line is one program.
-# ruff: noqa: E501, E701, E702, B023, E731
 import builtins
 import collections
-import contextlib
 import dataclasses
 import functools
 import math
@@ -19,8 +16,6 @@ import types
 import torch
 import torch.nn.functional as F
 from torch import nn
-
-from magneto import _magneto
 
 CASES = {}
 
@@ -132,7 +127,7 @@ def _():
 
 @case("defaults mutable")
 def _():
-    def g(x, k=[1, 2]):
+    def g(x, k=[1, 2]):  # noqa: B006  a change writes to it
         return x * sum(k)
 
     def f(x):
@@ -224,7 +219,6 @@ def cls_case(name, use, *attrs):
     def _():
         C = newA()
         a = C(3)
-        holder = types.SimpleNamespace(a=a)
 
         def f(x):
             return use(x, a)
@@ -953,7 +947,7 @@ def _():
 @case("generator fn code")
 def _():
     def g(n):
-        for i in range(n):
+        for i in range(n):  # noqa: UP028  its code is replaced
             yield i
 
     def f(x):
@@ -1147,7 +1141,7 @@ def _():
 def _():
     import abc
 
-    class A(abc.ABC):
+    class A(abc.ABC):  # noqa: B024  only register() is used
         pass
 
     class Sub(A):

@@ -3,12 +3,13 @@
 import builtins
 import warnings
 
-import magneto
-import mutations
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+import magneto
+import mutations
 
 
 @pytest.fixture(autouse=True)

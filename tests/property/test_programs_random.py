@@ -5,11 +5,12 @@ import io
 import os
 import warnings
 
-import generator
-import magneto
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+import generator
+import magneto
 from magneto import _magneto
 
 

@@ -10,11 +10,12 @@ import sys
 import types
 import warnings
 
-import magneto
-import templates
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+import magneto
+import templates
 from magneto import _magneto
 
 FILE = "<program from templates>"
@@ -34,7 +35,7 @@ class Description:
             return name, a
         if depth > 12:
             return "deep"
-        each = lambda items: [self.of(x, depth + 1) for x in items]  # noqa: E731
+        each = lambda items: [self.of(x, depth + 1) for x in items]
         if isinstance(a, tuple):
             return name, each(a)
         if id(a) in self.seen:

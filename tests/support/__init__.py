@@ -10,7 +10,7 @@ assert_rounding     results that differ by rounding only, held against float64
 """
 
 from .calls import Outcome, assert_calls_same, assert_outcomes_same, outcome
-from .counts import Counts, CountingBackend, assert_counts, counts
+from .counts import CountingBackend, Counts, assert_counts, counts
 from .rounding import assert_rounding, in_float64
 from .same import assert_same
 

@@ -3,10 +3,11 @@
 import collections
 import types
 
-import magneto
 import numpy as np
 import pytest
 import torch
+
+import magneto
 from support import CountingBackend, assert_calls_same, assert_counts, assert_same, counts
 
 

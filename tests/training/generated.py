@@ -5,7 +5,6 @@ A program has a module with parameters, a forward pass of random ops over them, 
 the forward pass, the module, or the whole step. Every value has a shape that broadcasts to (2, 3), in float64.
 Strides of gradients are not looked at: those of expanded ones are dense here."""
 
-# ruff: noqa: E501
 import random
 
 HEAD = '''import torch
@@ -136,7 +135,7 @@ class Maker:
         self.add("with torch.no_grad():")
         self.add(f"{v} = {e}", 1)
         if self.r.random() < 0.3:
-            self.add(f"m.w5.mul_(0.5)", 1)
+            self.add("m.w5.mul_(0.5)", 1)
         if self.r.random() < 0.3:
             self.add("with torch.enable_grad():", 1)
             self.add(f"{v} = {v} * {b}", 2)

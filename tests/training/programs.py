@@ -8,9 +8,9 @@ from __future__ import annotations
 import warnings
 
 import torch
-from magneto import _magneto
 
 import magneto
+from magneto import _magneto
 from support import assert_same, counts
 
 

@@ -6,11 +6,11 @@ import threading
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
-from training import same
 
 import magneto
 from magneto import _magneto
 from support import counts
+from training import same
 
 
 def leaf(*size, **kw):
@@ -396,7 +396,7 @@ def test_double_backward_with_batch_norm():
 
 
 def test_anomaly_mode():
-    f = lambda x: torch.sqrt(x) * 0  # noqa: E731
+    f = lambda x: torch.sqrt(x) * 0
     c = magneto.compile(f)
     c(leaf(3).detach().abs().requires_grad_()).sum().backward()
     texts = []
@@ -548,7 +548,7 @@ def test_autograd_function_inside():
 
 
 def test_other_threads():
-    f = lambda x: x.sin() * x  # noqa: E731
+    f = lambda x: x.sin() * x
     c = magneto.compile(f)
     x = leaf(100)
     (want,) = torch.autograd.grad(f(x).sum(), x)

@@ -4,14 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from programs import Registry, grads, leaf, mlp
 from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
-from training import check
 
 import magneto
 from magneto import _magneto
+from programs import Registry, grads, leaf, mlp
 from support import counts
+from training import check
 
 program = Registry()
 
@@ -549,7 +549,7 @@ def checkpoint_with_keywords_and_several_results(C):
 @program()
 def checkpoint_inside_of_a_checkpoint(C):
     m = mlp(4, 8, 4)
-    inner = lambda x: checkpoint(m, x, use_reentrant=False).sigmoid()  # noqa: E731
+    inner = lambda x: checkpoint(m, x, use_reentrant=False).sigmoid()
     x = leaf(2, 4)
     f = C(lambda x: checkpoint(lambda y: inner(inner(y)).view(-1), x, use_reentrant=False).cos())
     for _ in range(2):

@@ -3,12 +3,12 @@
 import linecache
 import os
 
-import generated
 import pytest
+
+import generated
+import magneto
 from magneto import _magneto
 from programs import compare, outcome
-
-import magneto
 from support import counts
 
 SEEDS = int(os.environ.get("MAGNETO_EXAMPLES", "200"))

@@ -5,6 +5,7 @@ import threading
 import pytest
 import torch
 import torch.nn.functional as F
+
 from programs import Registry, grads, leaf, mlp
 
 program = Registry()

@@ -1,11 +1,11 @@
 """Both halves of a joint graph against eager: outputs, gradients, write-backs, and what is saved."""
 
-import magneto
 import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import magneto
 from support import counts
 from tests import joint
 

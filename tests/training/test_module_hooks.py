@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from programs import Registry, grads, mlp
 
 program = Registry()

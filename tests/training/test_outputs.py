@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+
 from programs import Registry, grads, leaf
 
 program = Registry()

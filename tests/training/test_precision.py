@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from programs import Registry, grads, leaf, mlp
 
 import magneto
+from programs import Registry, grads, leaf, mlp
 from support import counts
 
 program = Registry()

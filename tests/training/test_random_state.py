@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from programs import leaf
 
 import magneto
+from programs import leaf
 
 OPS = {
     "dropout": lambda x: F.dropout(x, 0.3),

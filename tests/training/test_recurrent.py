@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from training import check_module, clone, same
 
 import magneto
 from support import counts
+from training import check_module, clone, same
 
 KINDS = [nn.LSTM, nn.GRU, nn.RNN]
 OPTIONS = [

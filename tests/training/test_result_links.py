@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from magneto import _magneto
 from torch import nn
 
 import magneto
+from magneto import _magneto
 
 
 class Net(nn.Module):

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from training import check, check_module, same
 
 import magneto
 from support import counts
+from training import check, check_module, same
 
 
 def leaf(*size, **kw):
@@ -268,7 +268,7 @@ def test_unused_parameter():
 
 def test_gradient_only_of_what_is_reached():
     """A parameter that no given gradient reaches has none, as in eager."""
-    f = lambda x, y: (x * 2, y * 3)  # noqa: E731
+    f = lambda x, y: (x * 2, y * 3)
     c = magneto.compile(f)
     x, y = leaf(3), leaf(3)
     a, _ = c(x, y)
@@ -343,7 +343,7 @@ def test_graph_break():
 
 def test_requires_grad_switches():
     """Another combination of requires_grad is another entry."""
-    f = lambda x, y: x * y  # noqa: E731
+    f = lambda x, y: x * y
     c = magneto.compile(f)
     for gx, gy in ((True, False), (False, True), (False, False), (True, True)) * 2:
         x, y = torch.randn(3).requires_grad_(gx), torch.randn(3).requires_grad_(gy)

@@ -5,8 +5,9 @@ import weakref
 
 import pytest
 import torch
-from programs import Registry, grads
 from torch import nn
+
+from programs import Registry, grads
 
 program = Registry()
 

@@ -406,7 +406,7 @@ def test_clipping_the_norm(norm, error):
 @pytest.mark.parametrize("fused", [False, True])
 def test_schedules_of_betas(fused):
     """OneCycleLR changes the learning rate and beta1, a number in a tuple."""
-    make = lambda o: OPTIM.lr_scheduler.OneCycleLR(o, 0.1, total_steps=25, cycle_momentum=not fused)  # noqa: E731
+    make = lambda o: OPTIM.lr_scheduler.OneCycleLR(o, 0.1, total_steps=25, cycle_momentum=not fused)
     options = {"lr": 0.01, "fused": fused}
     assert_steps_same(scheduled(OPTIM.Adam, options, make, False), scheduled(OPTIM.Adam, options, make, True))
     s = counts()

@@ -6,10 +6,10 @@ import re
 
 import pytest
 import torch
-from magneto import _magneto
-from training import same
 
 import magneto
+from magneto import _magneto
+from training import same
 
 SIZES = [
     (),
