@@ -133,7 +133,9 @@ def _backward(op: Callable[..., list[torch.Tensor]]) -> Callable[..., list[torch
     return backward
 
 
-cond_backward, while_loop_backward, scan_backward = map(_backward, (cond, while_loop, scan))
+cond_backward = _backward(cond)
+while_loop_backward = _backward(while_loop)
+scan_backward = _backward(scan)
 
 
 class Node(torch.autograd.Function):

@@ -85,7 +85,7 @@ def _check_options(options: Any) -> dict[str, Any]:
                 f"magneto.compile: option {name!r} must be of type {want.__name__}, "
                 f"got {type(value).__name__}"
             )
-        if want is int and value < 0:
+        if isinstance(value, int) and value < 0:
             raise ValueError(f"magneto.compile: option {name!r} must not be negative, got {value}")
     return dict(options)
 

@@ -66,7 +66,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         if each_call(fn, functools.partial(disable, recursive=recursive, reason=reason)):
             return fn
     if not recursive:
-        inner = fn.forward if isinstance(fn, torch.nn.Module) else fn
+        inner: Any = fn.forward if isinstance(fn, torch.nn.Module) else fn
         inner = getattr(inner, "__func__", inner)
         inner._torchdynamo_disable = True
         inner._torchdynamo_disable_msg = reason
@@ -161,7 +161,8 @@ def assume_constant_result(fn: F) -> F:
         tensor([3., 3.])
     """
     _callable("assume_constant_result", fn)
-    getattr(fn, "__func__", fn)._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch's own mark
+    inner: Any = getattr(fn, "__func__", fn)
+    inner._dynamo_marked_constant = True  # torch's own mark
     return fn
 
 

@@ -63,7 +63,7 @@ def _gpu() -> Finding:
     return Finding("GPU", True, "none (the CPU is used)", needed=False)
 
 
-def _cpu(m: dict) -> Finding:
+def _cpu(m: _magneto._Machine) -> Finding:
     text = m["cpu_host"]
     if m["cpu_cap"]:
         text += f", capped to {m['cpu_cap']} by MAGNETO_CPU"

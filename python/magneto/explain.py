@@ -102,12 +102,8 @@ class Explanation:
     __repr__ = __str__
 
 
-def _code(entry: dict[str, Any]) -> types.CodeType:
-    return entry["code"]
-
-
 def _left(codes: set[types.CodeType]) -> list[str]:
-    places = [(_code(p), p) for p in _magneto.left() if _code(p) in codes]
+    places = [(p["code"], p) for p in _magneto.left() if p["code"] in codes]
     return [
         f"{code.co_filename}:{code.co_firstlineno} in {code.co_qualname}: "
         f"{p['compiled_ms']:.3g} ms a call that records, "
@@ -120,33 +116,31 @@ def _operations(graph: torch.fx.GraphModule | str) -> list[Any]:
     return [] if isinstance(graph, str) else [n.target for n in graph.graph.nodes if n.op in _OPS]
 
 
-def _reason(entry: dict[str, Any]) -> BreakReason:
+def _reason(entry: _magneto._Entry, kind: str) -> BreakReason:
     return BreakReason(
         reason=entry["reason"],
-        kind=entry["break"],
-        hint=_magneto.break_hints[entry["break"]],
+        kind=kind,
+        hint=_magneto.break_hints[kind],
         file=entry["end_file"],
         line=entry["end_line"],
         function=entry["end_name"],
     )
 
 
-def _report(entries: list[dict[str, Any]], result: Any) -> Explanation:
-    shown = [e for e in entries if e["graph"] is not None]
-    graphs = [e["graph"] for e in shown]
-    reasons = [_reason(e) for e in entries if not e["returns"]]
+def _report(entries: list[_magneto._Entry], result: Any) -> Explanation:
+    shown = [(e, graph) for e in entries if (graph := e["graph"]) is not None]
+    graphs = [graph for _, graph in shown]
+    reasons = [_reason(e, kind) for e in entries if (kind := e["break"]) is not None]
     return Explanation(
         graph_count=len(graphs),
         graph_break_count=len(reasons),
-        op_count=sum(
-            e["nodes"] if isinstance(e["graph"], str) else len(_operations(e["graph"])) for e in shown
-        ),
+        op_count=sum(e["nodes"] if isinstance(g, str) else len(_operations(g)) for e, g in shown),
         break_reasons=reasons,
         guards=[e["guards"] for e in entries],
         graphs=graphs,
         ops_per_graph=[_operations(g) for g in graphs],
         result=result,
-        left=_left({_code(e) for e in entries}),
+        left=_left({e["code"] for e in entries}),
     )
 
 

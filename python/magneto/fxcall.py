@@ -52,7 +52,9 @@ def _make(template: Any, leaves: tuple[Any, ...]) -> Any:
     if kind == "method":
         return MethodType(of, _make(parts, leaves))
     if kind == "function":
-        return FunctionType(*of, tuple(CellType(_make(t, leaves)) for t in parts))
+        code, namespace, name, defaults = of
+        cells = tuple(CellType(_make(t, leaves)) for t in parts)
+        return FunctionType(code, namespace, name, defaults, cells)
     if kind == "items":
         return of(_make(t, leaves) for t in parts)
     values = {k: _make(t, leaves) for k, t in parts.items()}

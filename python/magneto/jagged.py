@@ -14,7 +14,8 @@ def _multiply_symbols(self: NestedIntNode, other: Any) -> NestedIntNode:
     """Strides of jagged tensors whose width is a symbol of a recording: torch multiplies by numbers only."""
     if type(other).__module__ != "magneto._magneto":
         return _multiply(self, other)
-    return NestedIntNode(self.t_id, self.coeff * torch.SymInt(other))
+    coeff: Any = self.coeff * torch.SymInt(other)
+    return NestedIntNode(self.t_id, coeff)
 
 
 NestedIntNode.mul = _multiply_symbols  # type: ignore[method-assign]

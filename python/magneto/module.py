@@ -37,12 +37,12 @@ def each_call(cls: type, mark: Callable[[Any], Any]) -> type | None:
 
 
 def _deepcopy(self: torch.nn.Module, memo: dict[int, Any]) -> torch.nn.Module:
-    cls = type(self)
+    cls: Any = type(self)
     return compile_module(copy.deepcopy(cls._magneto_original, memo), cls._magneto_config)
 
 
 def _copy(self: torch.nn.Module) -> torch.nn.Module:
-    cls = type(self)
+    cls: Any = type(self)
     return compile_module(copy.copy(cls._magneto_original), cls._magneto_config)
 
 
@@ -51,7 +51,7 @@ def _itself(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def _reduce_ex(self: torch.nn.Module, protocol: int) -> Any:
-    return _itself, (type(self)._magneto_original,)  # compiled code is not state: a pickle holds the original
+    return _itself, (original(self),)  # compiled code is not state: a pickle holds the original
 
 
 class _Forward:
@@ -86,7 +86,8 @@ def compile_module(module: torch.nn.Module, config: dict[str, Any]) -> torch.nn.
         "_magneto_config": config,
         "_magneto_callable": compiled,
     }
-    cls = type(base)(base.__name__, (base,), namespace)
+    metaclass: Any = type(base)
+    cls = metaclass(base.__name__, (base,), namespace)
     twin = object.__new__(cls)
     object.__setattr__(twin, "__dict__", module.__dict__)
     return twin

@@ -3,16 +3,20 @@
 It is torch._numpy's operation, on tensors that share the arrays' memory.
 """
 
+from __future__ import annotations
+
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch._numpy as tnp
 
 
-def _array(obj, dtype=None, **options):
+def _array(obj: Any, dtype: Any = None, **options: Any) -> Any:
     """`array` of a list with arrays in it, which torch._numpy does not take."""
 
-    def join(o):
+    def join(o: Any) -> Any:
         return (
             tnp.stack([join(x) for x in o])
             if isinstance(o, (list, tuple)) and _has_array(o)
@@ -22,7 +26,7 @@ def _array(obj, dtype=None, **options):
     return tnp.array(join(obj), dtype=dtype, **options)
 
 
-def _is_int(o):
+def _is_int(o: Any) -> bool:
     return (
         isinstance(o, int)
         or isinstance(o, tnp.ndarray)
@@ -31,10 +35,10 @@ def _is_int(o):
     )
 
 
-def _by_zero(plain, inplace=False):
+def _by_zero(plain: Callable[..., Any], inplace: bool = False) -> Callable[..., Any]:
     """Integer division, which gives 0 for a divisor of 0: torch raises."""
 
-    def call(a, b, *more, **options):
+    def call(a: Any, b: Any, *more: Any, **options: Any) -> Any:
         if not _is_int(a) or not _is_int(b) or isinstance(b, int) and b:
             return plain(a, b, *more, **options)
         if more or options.get("out") is not None:
@@ -55,19 +59,19 @@ def _by_zero(plain, inplace=False):
 
 
 @_by_zero
-def _divmod(a, b):
+def _divmod(a: Any, b: Any) -> Any:
     return a // b, a % b
 
 
-def _diag(v, k=0):
+def _diag(v: Any, k: int = 0) -> Any:
     return tnp.diagonal(v, k) if v.ndim == 2 else tnp.diag(v, k)  # of a matrix: a view
 
 
-def _whole(name):
+def _whole(name: str) -> Callable[..., Any]:
     """`floor` or `ceil`, which torch does not have for truth values."""
     plain = getattr(tnp, name)
 
-    def call(x, *more, **options):
+    def call(x: Any, *more: Any, **options: Any) -> Any:
         return (
             tnp.logical_or(x, x, *more, **options)
             if tnp.asarray(x).dtype == tnp.bool_
@@ -77,7 +81,7 @@ def _whole(name):
     return call
 
 
-_INSTEAD = {
+_INSTEAD: dict[Any, Callable[..., Any]] = {
     "diag": _diag,
     "divmod": _divmod,
     divmod: _divmod,
@@ -89,11 +93,11 @@ _INSTEAD |= {f: _by_zero(f) for f in (operator.floordiv, operator.mod)}
 _INSTEAD |= {f: _by_zero(f, inplace=True) for f in (operator.ifloordiv, operator.imod)}
 
 
-def _has_array(o):
+def _has_array(o: Any) -> bool:
     return isinstance(o, tnp.ndarray) or isinstance(o, (list, tuple)) and any(_has_array(x) for x in o)
 
 
-def _map(o, source, convert):
+def _map(o: Any, source: Any, convert: Callable[[Any], Any]) -> Any:
     """`o` with every `source` in it converted: lists, tuples and slices are gone through."""
     if isinstance(o, source):
         return convert(o)
@@ -109,15 +113,15 @@ def _map(o, source, convert):
 class ArrayCall:
     """Calls `what`: a function of torch._numpy by its name ("linalg.norm"), a method (".sum"), a callable."""
 
-    def __init__(self, what):
+    def __init__(self, what: Any) -> None:
         self.what = what
         name = what if isinstance(what, str) else what.__name__
         self.__name__ = "wrapped_" + name.strip(".").replace(".", "_")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.__name__
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         args = _map(args, torch.Tensor, tnp.ndarray)
         kwargs = {k: _map(v, torch.Tensor, tnp.ndarray) for k, v in kwargs.items()}
         what = self.what

@@ -53,7 +53,10 @@ class _Number:
 
 
 def _numbered(args: Any, order: dict[torch.fx.Node, int]) -> Any:
-    return torch.fx.node.map_arg(args, lambda n: _Number(order[n]))
+    def number(node: torch.fx.Node) -> Any:
+        return _Number(order[node])
+
+    return torch.fx.node.map_arg(args, number)
 
 
 def _is_plain(example: Any) -> bool:

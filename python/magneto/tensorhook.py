@@ -77,7 +77,7 @@ def spare(node: Any, grads: tuple[torch.Tensor | None, ...], hooked: tuple[Any, 
     for k, ((function, _), grad) in enumerate(zip(node.next_functions, grads, strict=False)):
         if grad is not None:
             continue
-        hooks = hooked[k] if hooked else None
+        hooks: Any = hooked[k] if hooked else None
         if not isinstance(hooks, dict):
             tensor = hooks() if hooks else getattr(function, "variable", None)
             hooks = None if tensor is None else tensor._backward_hooks
