@@ -76,7 +76,8 @@ asan: asan-unit ## the extension and Python tests under them, too (all Python te
 	@test -f build-asan-ext/build.ninja || $(MESON) setup build-asan-ext $(ASAN_SETUP) > /dev/null
 	@$(MESON) compile -C build-asan-ext --ninja-args=--quiet > /dev/null
 	@mkdir -p build-asan-ext/python/magneto
-	@ln -sf $(CURDIR)/python/magneto/*.py $(CURDIR)/build-asan-ext/_magneto*.so build-asan-ext/python/magneto/
+	@ln -sfn $(CURDIR)/python/magneto/*.py $(CURDIR)/python/magneto/_backends $(CURDIR)/python/magneto/_glue \
+	  $(CURDIR)/build-asan-ext/_magneto*.so build-asan-ext/python/magneto/
 	@$(ASAN_ENV) $(PY) -m pytest -q -s -n $(WORKERS) --timeout=1200 $(ASAN_TESTS)
 bench: build ## the benchmark tables of docs/benchmarks.md
 	@$(PY) -m bench cpu

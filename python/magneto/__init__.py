@@ -7,7 +7,7 @@ It takes a function, a method, a module or any other callable, and returns one t
 import torch as _torch  # noqa: F401  (the extension finds torch's libraries already loaded)
 
 from . import _magneto  # noqa: F401
-from .backends import list_backends, register_backend
+from ._backends.registry import list_backends, register_backend
 from .compiler import compile, graph_break, reset
 from .control import (
     allow_in_graph,

@@ -10,7 +10,8 @@ from typing import Any, TypeVar, overload
 
 import torch
 
-from . import _magneto, backends
+from . import _magneto
+from ._backends import registry
 from .module import compile_module, each_call
 
 # What has no Python frame of its own, or one in torch that is not to be compiled.
@@ -110,13 +111,13 @@ def checked(
         out["dynamic"] = int(_check_flag("dynamic", dynamic))
     if backend is None:
         backend = "magneto"
-    if isinstance(backend, str) and backend in backends.OWN:
+    if isinstance(backend, str) and backend in registry.OWN:
         _check_mode(mode)
         out.update(_check_options(options))
         out["eager_backend"] = backend == "aten"
     else:
         _check_mode(mode, known=False)
-        out["backend"] = backends.find(backend, mode, options)
+        out["backend"] = registry.find(backend, mode, options)
     if recompile_limit is not None:
         if not isinstance(recompile_limit, int) or isinstance(recompile_limit, bool):
             raise TypeError(
@@ -169,7 +170,7 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | backends.Backend | None = "magneto",
+    backend: str | registry.Backend | None = "magneto",
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     name: str | None = None,
@@ -184,7 +185,7 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | backends.Backend | None = "magneto",
+    backend: str | registry.Backend | None = "magneto",
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     name: str | None = None,
@@ -198,7 +199,7 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | backends.Backend | None = "magneto",
+    backend: str | registry.Backend | None = "magneto",
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     name: str | None = None,

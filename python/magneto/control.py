@@ -374,10 +374,10 @@ class set_stance:
             raise ValueError(f"magneto.set_stance: unknown stance {stance!r}; valid stances: {known}")
         self.stance: tuple[Any, ...] = (stance,)
         if force_backend is not None:
-            from . import backends
+            from ._backends import registry
 
-            own = isinstance(force_backend, str) and force_backend in backends.OWN
-            self.stance += (None if own else backends.find(force_backend, None, None),)
+            own = isinstance(force_backend, str) and force_backend in registry.OWN
+            self.stance += (None if own else registry.find(force_backend, None, None),)
         self.before = _magneto.set_stance(*self.stance)
 
     def __enter__(self) -> set_stance:

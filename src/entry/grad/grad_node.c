@@ -20,6 +20,7 @@
 #include "entry/launch/graph_interp.h"
 #include "entry/launch/plan_call.h"
 #include "entry/launch/stats.h"
+#include "host/python/glue.h"
 #include "host/python/pyobject.h"
 #include "host/torch/conj_neg.h"
 #include "host/torch/tensor_facts.h"
@@ -446,7 +447,7 @@ static int gradnode_spare(PyObject *node, PyObject *grads) {
   bool none = false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(grads); i++) none |= PyTuple_GET_ITEM(grads, i) == Py_None;
   if (!none) return 0;
-  PyObject *m = mg_import("magneto.tensorhook");
+  PyObject *m = mg_glue(GLUE_tensor_hooks);
   PyObject *hooked = *gradnode_slot(node, gradnode_hooked);
   PyObject *r = m ? PyObject_CallMethod(m, "spare", "OOO", node, grads, hooked ? hooked : Py_None) : NULL;
   Py_XDECREF(m);
@@ -630,8 +631,8 @@ int mg_gradnode_attach(MgAutograd *a, PyObject *const *in, PyObject **res, PyObj
  * a later compiled function of which some other result is computed from this one.  Eager
  * would not call the hook then. */
 static PyObject *gradnode_hook(PyObject *node, PyObject *tensor) {
-  static PyObject *reached; /* magneto.tensorhook.register_reached */
-  PyObject *m = reached ? NULL : mg_import("magneto.tensorhook");
+  static PyObject *reached; /* magneto._glue.tensor_hooks.register_reached */
+  PyObject *m = reached ? NULL : mg_glue(GLUE_tensor_hooks);
   if (m) reached = PyObject_GetAttrString(m, "register_reached");
   Py_XDECREF(m);
   return reached ? PyObject_CallFunctionObjArgs(reached, gradnode_register, node, tensor, NULL) : NULL;

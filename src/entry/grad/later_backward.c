@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "entry/grad/joint_plans.h"
 #include "entry/grad/undefined_tangents.h"
+#include "host/python/glue.h"
 #include "host/python/pyobject.h"
 #include "ir/graph/joint_spec.h"
 
@@ -69,7 +70,7 @@ const uint64_t *mg_gradleft_done(PyObject *left) {
 
 /* Raises unless the tensor has the version it had. */
 static int gradleft_check(PyObject *t, PyObject *version) {
-  PyObject *m = mg_import("magneto.spent"),
+  PyObject *m = mg_glue(GLUE_freed_graph),
            *r = m ? PyObject_CallMethod(m, "check_version", "OO", t, version) : NULL;
   Py_XDECREF(m);
   Py_XDECREF(r);
@@ -82,7 +83,7 @@ PyObject *mg_gradleft_saved(const MgAutograd *a, PyObject *left, const uint64_t 
   for (uint32_t i = 0; i < a->nthrough && !freed; i++)
     freed = mg_bits_has(given, i) && gradleft_freed(a, mg_gradleft_done(left), i);
   if (freed) {
-    PyObject *m = mg_import("magneto.spent"), *r = m ? PyObject_CallMethod(m, "raise_freed", NULL) : NULL;
+    PyObject *m = mg_glue(GLUE_freed_graph), *r = m ? PyObject_CallMethod(m, "raise_freed", NULL) : NULL;
     Py_XDECREF(m);
     Py_XDECREF(r);
     return NULL;

@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "entry/grad/joint_plans.h"
+#include "host/python/glue.h"
 #include "host/python/pyobject.h"
 #include "runtime/process/torch_abi.h"
 
@@ -252,7 +253,7 @@ static void port_watch(PyObject *node) {
  * would not run its node then. */
 static PyObject *port_hook(PyObject *node, PyObject *tensor) {
   port_watch(node);
-  PyObject *m = mg_import("magneto.tensorhook");
+  PyObject *m = mg_glue(GLUE_tensor_hooks);
   PyObject *r = m ? PyObject_CallMethod(m, "register_reached", "OOO", links_register, node, tensor) : NULL;
   Py_XDECREF(m);
   return r;

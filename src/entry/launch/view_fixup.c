@@ -1,5 +1,6 @@
 /* Versions and gradients of views that a run wrote to, as eager leaves them. */
 #include "entry/launch/view_fixup.h"
+#include "host/python/glue.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "host/torch/function_stack.h"
@@ -10,9 +11,9 @@
 /* ---- results ---- */
 
 PyObject *mg_backward_spent_result(PyObject *t) {
-  static PyObject *spend; /* magneto.spent.spent */
+  static PyObject *spend; /* magneto._glue.freed_graph.spent */
   if (!spend) {
-    PyObject *m = mg_import("magneto.spent");
+    PyObject *m = mg_glue(GLUE_freed_graph);
     spend = m ? PyObject_GetAttrString(m, "spent") : NULL;
     Py_XDECREF(m);
   }
@@ -26,7 +27,7 @@ PyObject *mg_inference_mode_remake(PyObject *out, bool inference) {
   int is = mg_standin_inference(out);
   if (is == inference) return out;
   if (!remake) {
-    PyObject *m = mg_import("magneto.tensors");
+    PyObject *m = mg_glue(GLUE_output_tensors);
     remake = m ? PyObject_GetAttrString(m, "inference_alias") : NULL;
     Py_XDECREF(m);
   }

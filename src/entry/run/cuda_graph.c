@@ -1,13 +1,14 @@
 /* Captures of CUDA graphs, for which PyTorch has the parts: streams, pools of memory, torch.cuda.CUDAGraph.
- * In: runtime/plan_graph's questions.  Out: answers of the module magneto.cudagraph;
+ * In: runtime/plan_graph's questions.  Out: answers of the module magneto._glue.cuda_graphs;
  * errors become "not possible". */
 #include "entry/run/cuda_graph.h"
 #include "base/log.h"
+#include "host/python/glue.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "runtime/plan/plan_graph.h"
 
-/* Why there is no graph: the error of a captured call, or one of magneto.cudagraph. */
+/* Why there is no graph: the error of a captured call, or one of magneto._glue.cuda_graphs. */
 static void cudagraph_log(PyObject *call) {
   if (!mg_log_on(MG_LOG_fallback) || !(call || PyErr_Occurred())) return;
   PyObject *type, *value, *tb;
@@ -19,11 +20,11 @@ static void cudagraph_log(PyObject *call) {
   PyErr_Restore(type, value, tb);
 }
 
-/* The result of a function of magneto.cudagraph, new; NULL without an exception. */
+/* The result of a function of magneto._glue.cuda_graphs, new; NULL without an exception. */
 static PyObject *cudagraph_call(const char *name, PyObject *arg) {
   PyObject *type, *value, *tb; /* the call that is being captured may have raised */
   PyErr_Fetch(&type, &value, &tb);
-  PyObject *m = mg_import("magneto.cudagraph");
+  PyObject *m = mg_glue(GLUE_cuda_graphs);
   PyObject *r = m && arg ? PyObject_CallMethod(m, name, "O", arg) : NULL;
   Py_XDECREF(m);
   cudagraph_log(value);

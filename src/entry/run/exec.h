@@ -49,7 +49,7 @@ struct MgExec {
   PyObject *callable;       /* what a custom backend returned, strong; NULL otherwise */
   bool callable_grad;       /* autograd's mode in which it is called */
   PyObject *compiled; /* the same with the graph that it was made of, for entries of other module instances
-                         (magneto.sharing), strong; or NULL */
+                         (magneto._backends.shared_graphs), strong; or NULL */
   uint32_t *overlap; /* plans that write inputs: per input, the first input over the same memory; else NULL */
   bool *spent; /* by output: requires grad, but its gradient graph was freed while recording; NULL: none */
   uint8_t

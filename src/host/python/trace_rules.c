@@ -45,8 +45,8 @@ static const struct {
     {ROOT_torch, "fx/experimental/", SKIP_opaque},
     {ROOT_magneto, "", SKIP_opaque},
     {ROOT_numpy, "", SKIP_inline},
-    {ROOT_magneto, "hop.py", SKIP_inline},
-    {ROOT_magneto, "tensorhook.py", SKIP_inline}, /* calls the hook of the user */
+    {ROOT_magneto, "_glue/polyfills.py", SKIP_inline},
+    {ROOT_magneto, "_glue/tensor_hooks.py", SKIP_inline}, /* calls the hook of the user */
 };
 
 /* Functions of torch._dynamo/decorators.py that change what torch's compiler does. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/table.h"
+#include "host/python/glue.h"
 #include "host/python/pyobject.h"
 #include "host/torch/literals.h"
 #include "ir/graph/op.h"
@@ -160,11 +161,12 @@ static void frontop_free(MgFrontOp *fo) {
   free(fo);
 }
 
-/* Ops of magneto/branch.py take objects that no schema can name: the Python function is called itself. */
+/* Ops of magneto/_glue/control_flow.py take objects that no schema can name: the Python function is called
+ * itself. */
 static int frontop_call_ours(MgFrontOp *fo) {
   PyObject *space = PyObject_GetAttrString(fo->func, "namespace"), *m = NULL, *name = NULL, *f = NULL;
   bool ours = space && PyUnicode_Check(space) && !PyUnicode_CompareWithASCIIString(space, "magneto");
-  if (ours && (m = mg_import("magneto.branch")) && (name = PyObject_GetAttrString(fo->func, "_opname")))
+  if (ours && (m = mg_glue(GLUE_control_flow)) && (name = PyObject_GetAttrString(fo->func, "_opname")))
     f = PyObject_GetAttr(m, name);
   Py_XDECREF(space);
   Py_XDECREF(m);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "entry/launch/trace.h"
 #include "entry/run/snapshot_run.h"
+#include "host/python/glue.h"
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
@@ -287,7 +288,7 @@ static PyObject *function_show(MgRec *r, const MgCall *c, PyObject *cls, Py_ssiz
   MgFxCall call = {0};
   if (!args) return PyErr_Occurred() ? NULL : mg_call_unknown(c);
   MgPause pause = mg_rec_pause();
-  if ((m = mg_import("magneto.fxcall"))) target = PyObject_CallMethod(m, "FunctionCall", "OO", cls, template);
+  if ((m = mg_glue(GLUE_fx_targets))) target = PyObject_CallMethod(m, "FunctionCall", "OO", cls, template);
   int rc = target ? mg_fx_before(cap, args, NULL, &call) : -1;
   mg_rec_resume(pause);
   if (!rc) {

@@ -7,6 +7,7 @@
 #include "entry/launch/trace.h"
 #include "host/python/code_info.h"
 #include "host/python/decode.h"
+#include "host/python/glue.h"
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
@@ -296,7 +297,7 @@ PyObject *mg_call_object_reduce(const MgCall *c) {
 }
 
 PyObject *mg_call_as_python(const MgCall *c) {
-  PyObject *m = mg_import("magneto.hop"),
+  PyObject *m = mg_glue(GLUE_polyfills),
            *f = m ? PyObject_GetAttrString(m, ((PyCFunctionObject *)c->f)->m_ml->ml_name) : NULL;
   PyObject *seen = f ? mg_wrap(f, 0) : NULL,
            *r = seen ? mg_rec_call(seen, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames)

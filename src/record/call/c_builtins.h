@@ -5,7 +5,7 @@
 
 typedef struct MgCall MgCall;
 typedef struct MgRec MgRec;
-PyObject *mg_call_as_python(const MgCall *c);             /* the function of magneto.hop that has its name */
+PyObject *mg_call_as_python(const MgCall *c); /* the function of magneto._glue.polyfills that has its name */
 PyObject *mg_call_builtin(const MgCall *c, MgAction act); /* the actions that c_builtins.c does */
 /* max or min of tensors with one element each and numbers, as a tensor; NULL without
  * exception: of something else. */

@@ -5,6 +5,7 @@
  * in an FX graph, one call of the function itself. */
 #include "record/call/marked_functions.h"
 #include <string.h>
+#include "host/python/glue.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "host/python/trace_rules.h"
@@ -197,7 +198,7 @@ bool mg_marked_attention(PyObject *fn, PyObject *const *arg, size_t nargsf, PyOb
                          PyObject **out) {
   static PyObject *run;
   MgPause pause = mg_rec_pause();
-  PyObject *ours = run ? NULL : mg_import("magneto.jagged");
+  PyObject *ours = run ? NULL : mg_glue(GLUE_jagged);
   if (ours) run = PyObject_GetAttrString(ours, "attention");
   Py_XDECREF(ours);
   mg_rec_resume(pause);
@@ -233,7 +234,7 @@ bool mg_marked_distributed(PyObject *fn, PyObject *self, PyObject *const *arg, s
     marked_pin(kw);
   }
   MgPause pause = mg_rec_pause();
-  PyObject *ours = rest ? mg_import("magneto.dtensor") : NULL;
+  PyObject *ours = rest ? mg_glue(GLUE_dtensor) : NULL;
   if (ours) run = PyObject_CallMethod(ours, "bind", "OOO", fn, rest, kw);
   Py_XDECREF(ours);
   mg_rec_resume(pause);

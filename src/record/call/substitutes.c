@@ -5,6 +5,7 @@
  * profiler marks, loggers and thread contexts around the autograd engine, reads of optimizer counters.  The
  * same for functions of the standard library that a recording cannot look into. */
 #include "record/call/substitutes.h"
+#include "host/python/glue.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "host/python/trace_rules.h"
@@ -109,13 +110,13 @@ static bool replace_drew(const MgGraph *g) {
 /* The hook that gives a lazy module its parameters, once in its life: done for real, then the recording
  * starts again.  Random numbers that the recording has drawn would have to come first. */
 static PyObject *replace_lazy(PyObject *self, PyObject *const *arg, size_t nargsf, PyObject *kwnames) {
-  static PyObject *initialize; /* magneto.lazy.initialize */
+  static PyObject *initialize; /* magneto._glue.lazy_modules.initialize */
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
   PyObject *module = self && n >= 2 ? mg_older_orig(arg[0]) : NULL, *r = NULL;
   if (!module || kwnames || mg_is_fresh(module) || replace_drew(mg_rec->g))
     return mg_rec_break(BK_op, "a lazy module");
   MgPause pause = mg_rec_pause();
-  PyObject *m = initialize ? NULL : mg_import("magneto.lazy");
+  PyObject *m = initialize ? NULL : mg_glue(GLUE_lazy_modules);
   if (m) initialize = PyObject_GetAttrString(m, "initialize");
   Py_XDECREF(m);
   if (initialize)

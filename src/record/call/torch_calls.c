@@ -2,6 +2,7 @@
  * computes, tensors that are made as leaves of autograd. */
 #include "record/call/torch_calls.h"
 #include <string.h>
+#include "host/python/glue.h"
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
@@ -285,12 +286,12 @@ static bool torch_ctc(const MgCall *c, PyObject **r) {
 /* torch.batch_norm in training whose momentum is a number that changes, the running
  * mean of all batches for one. */
 static bool torch_norm(const MgCall *c, PyObject **r) {
-  static PyObject *norm; /* magneto.tensors.batch_norm */
+  static PyObject *norm; /* magneto._glue.output_tensors.batch_norm */
   bool yes =
       c->n == 9 && !c->kwnames && c->arg[5] == Py_True && mg_symfloat_is(c->arg[6]) && !mg_rec->want_fx;
   if (!yes || !mg_standin_is(c->arg[3]) || !mg_standin_is(c->arg[4])) return false;
   MgPause pause = mg_rec_pause();
-  PyObject *m = norm ? NULL : mg_import("magneto.tensors");
+  PyObject *m = norm ? NULL : mg_glue(GLUE_output_tensors);
   if (m) norm = PyObject_GetAttrString(m, "batch_norm");
   Py_XDECREF(m);
   mg_rec_resume(pause);

@@ -14,7 +14,7 @@ typedef enum MgAction {
   ACT_recurrent, /* recurrent networks: run, or as one operator (recurrent.h) */
   ACT_function,  /* autograd.Function.apply: run while autograd is off, else autograd_function.c */
   ACT_python,    /* ends in Python code, which is recorded like any other */
-  ACT_as_python, /* done by the function of magneto.hop with its name */
+  ACT_as_python, /* done by the function of magneto._glue.polyfills with its name */
   ACT_getattr,
   ACT_hasattr,
   ACT_setattr,

@@ -18,7 +18,7 @@ typedef struct MgPartRun { /* a Python object: what runs the nodes of a part, on
 } MgPartRun;
 typedef struct MgPart {         /* a Python object */
   PyObject_HEAD MgPartRun *run; /* strong */
-  PyObject *fast;               /* strong: the same compiled (magneto/branch.py); NULL at first */
+  PyObject *fast;               /* strong: the same compiled (magneto/_glue/control_flow.py); NULL at first */
   uint32_t nin, nout;
   PyObject *graph;  /* the same as a torch.fx.GraphModule of its inputs when one is wanted, or NULL: it has no
                        symbols for sizes */

@@ -4,6 +4,7 @@
  * graph for a custom back end it stays that op). */
 #include "record/dispatch/recurrent.h"
 #include <string.h>
+#include "host/python/glue.h"
 #include "host/python/hook_mode.h"
 #include "host/python/pyobject.h"
 #include "ir/graph/graph.h"
@@ -36,7 +37,7 @@ bool mg_recurrent_call(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject
   if (!recurrent_whole(kind, arg, n)) return false;
   MgHookMode mode = mg_hook_mode;
   mg_hook_mode = HOOK_off; /* what calls the operator is no part of the program */
-  PyObject *m = mg_import("magneto.recurrent");
+  PyObject *m = mg_glue(GLUE_recurrent);
   *r = m ? PyObject_CallMethod(m, "call", "sOOOOOOO", kind, arg[0], arg[1], arg[2], arg[3], arg[4], arg[7],
                                arg[8])
          : NULL;

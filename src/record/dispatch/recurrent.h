@@ -1,5 +1,5 @@
-/* Recurrent networks whose number of steps is a symbol, or large: one operator (magneto.recurrent) instead
- * of a loop over the steps. */
+/* Recurrent networks whose number of steps is a symbol, or large: one operator (magneto._glue.recurrent)
+ * instead of a loop over the steps. */
 #ifndef MG_RECURRENT_H
 #define MG_RECURRENT_H
 #define PY_SSIZE_T_CLEAN

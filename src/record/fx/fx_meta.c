@@ -1,7 +1,8 @@
-/* The C half of magneto/fxmeta.py: gives it the frames of a recording, the facts of graph values and the
- * locals of the outermost frame.  In: the nodes of an FX graph.  Out: their names and meta dicts. */
+/* The C half of magneto/_backends/fx_meta.py: gives it the frames of a recording, the facts of graph values
+ * and the locals of the outermost frame.  In: the nodes of an FX graph.  Out: their names and meta dicts. */
 #include "record/fx/fx_meta.h"
 #include "entry/guard/guard_set.h"
+#include "host/python/glue.h"
 #include "host/python/pyobject.h"
 #include "host/torch/literals.h"
 #include "ir/graph/graph.h"
@@ -9,7 +10,7 @@
 #include "record/core/recording.h"
 
 static PyObject *fxmeta_function(const char *name) {
-  PyObject *m = mg_import("magneto.fxmeta"), *f = m ? PyObject_GetAttrString(m, name) : NULL;
+  PyObject *m = mg_glue(GLUE_fx_meta), *f = m ? PyObject_GetAttrString(m, name) : NULL;
   Py_XDECREF(m);
   return f;
 }

@@ -1,5 +1,5 @@
 /* What an FX graph says beside its calls: source lines, names of parameters, what every
- * tensor is (magneto/fxmeta.py). */
+ * tensor is (magneto/_backends/fx_meta.py). */
 #ifndef MG_FX_META_H
 #define MG_FX_META_H
 #define PY_SSIZE_T_CLEAN

@@ -1,10 +1,12 @@
 /* See the header.
  * A part is recorded as a region (fx_region.c): its module has a placeholder for each tensor of a loop's
  * turn, then one for each tensor from outside that it reads, in order of use.  The operator gives all its
- * parts the same tensors: the modules are widened to those that any of them reads (magneto/branch.py). */
+ * parts the same tensors: the modules are widened to those that any of them reads
+ * (magneto/_glue/control_flow.py). */
 #include "record/higher_order/fx_subgraph.h"
 #include <string.h>
 #include "base/table.h"
+#include "host/python/glue.h"
 #include "host/python/hook_mode.h"
 #include "host/python/pyobject.h"
 #include "record/core/capture.h"
@@ -89,7 +91,7 @@ static PyObject *fxpart_widen(const MgFxPartCall *c, uint32_t nturn) {
     if (!pair || PyList_Append(parts, pair)) Py_CLEAR(parts);
     Py_XDECREF(pair);
   }
-  if (parts && (m = mg_import("magneto.branch")))
+  if (parts && (m = mg_glue(GLUE_control_flow)))
     res = PyObject_CallMethod(m, "widen_shown", "OII", parts, nturn, c->part[0] && nturn);
   Py_XDECREF(parts);
   Py_XDECREF(m);

@@ -1,11 +1,12 @@
 /* See the header.
  * wrap and its like record their body in its place, as a region of the FX graph when one is written
  * (fx_region.c). cond, while_loop, scan and map: branches, tests and bodies are recorded as parts
- * (subgraph.c), the call is one node (magneto/branch.py runs it); loops are in while_scan.c.  flex_attention,
- * and short loops, are what the Python functions of magneto/hop.py say; their bodies are recorded like any
- * other.  Does not do: random numbers, carried numbers; these break. */
+ * (subgraph.c), the call is one node (magneto/_glue/control_flow.py runs it); loops are in while_scan.c.
+ * flex_attention, and short loops, are what the Python functions of magneto/_glue/polyfills.py say; their
+ * bodies are recorded like any other.  Does not do: random numbers, carried numbers; these break. */
 #include "record/higher_order/higher_order.h"
 #include <string.h>
+#include "host/python/glue.h"
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
@@ -63,7 +64,7 @@ static bool higher_cond(MgRec *r, PyObject *const *a, PyObject **out) {
     return true;
   }
   if (higher_is_batched(pred)) {
-    PyObject *m = mg_import("magneto.hop"), *f = m ? PyObject_GetAttrString(m, "batched_cond") : NULL;
+    PyObject *m = mg_glue(GLUE_polyfills), *f = m ? PyObject_GetAttrString(m, "batched_cond") : NULL;
     *out = f ? mg_ops.call(f, a, 4, NULL) : NULL;
     Py_XDECREF(m);
     Py_XDECREF(f);
@@ -136,13 +137,13 @@ bool mg_higher_nested(PyObject *const *arg, size_t nargsf, PyObject *kwnames, Py
 
 /* ---- which operator ---- */
 
-/* The function of magneto.hop for an operator; new; NULL with an exception, or
+/* The function of magneto._glue.polyfills for an operator; new; NULL with an exception, or
  * without one when there is none. */
 static PyObject *higher_function(PyObject *name) {
   static const char *const known[] = {"scan", "map_impl", "flex_attention", "out_dtype"};
   PyObject *m = NULL, *f = NULL;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (!PyUnicode_CompareWithASCIIString(name, known[i]) && (m = mg_import("magneto.hop")))
+    if (!PyUnicode_CompareWithASCIIString(name, known[i]) && (m = mg_glue(GLUE_polyfills)))
       f = PyObject_GetAttr(m, name);
   Py_XDECREF(m);
   return f;

@@ -4,6 +4,7 @@
  * whose body cannot be a part. */
 #include "record/higher_order/while_scan.h"
 #include <string.h>
+#include "host/python/glue.h"
 #include "host/python/hook_mode.h"
 #include "host/python/pyobject.h"
 #include "host/torch/literals.h"
@@ -24,9 +25,9 @@ enum {
   LOOP_ANY = 1 << 20
 }; /* for a number of rows that is not known */
 
-/* magneto.branch.<name>; new. */
+/* magneto._glue.control_flow.<name>; new. */
 static PyObject *higher_branch(const char *name) {
-  PyObject *m = mg_import("magneto.branch"), *o = m ? PyObject_GetAttrString(m, name) : NULL;
+  PyObject *m = mg_glue(GLUE_control_flow), *o = m ? PyObject_GetAttrString(m, name) : NULL;
   Py_XDECREF(m);
   return o;
 }

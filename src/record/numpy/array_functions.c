@@ -1,11 +1,12 @@
 /* NumPy's functions that can be recorded (numpy.def), and what graphs call in their place.
- * In: the imported module numpy.  Out: a table from function to magneto.numpycall.ArrayCall, made when it is
- * first asked for. */
+ * In: the imported module numpy.  Out: a table from function to magneto._glue.array_calls.ArrayCall, made
+ * when it is first asked for. */
 #include "record/numpy/array_functions.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/table.h"
+#include "host/python/glue.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "host/torch/array_bridge.h"
@@ -96,9 +97,9 @@ int mg_array_begin(void) {
   return mg_array_numpy.ufunc ? 0 : -1;
 }
 
-/* A new magneto.numpycall.ArrayCall. */
+/* A new magneto._glue.array_calls.ArrayCall. */
 static PyObject *nd_new_call(PyObject *what) {
-  PyObject *m = mg_import("magneto.numpycall"),
+  PyObject *m = mg_glue(GLUE_array_calls),
            *r = m && what ? PyObject_CallMethod(m, "ArrayCall", "O", what) : NULL;
   Py_XDECREF(m);
   return r;

@@ -17,6 +17,6 @@ extern MgArrayNumpy mg_array_numpy;
 int mg_array_begin(void);
 bool mg_array_function(PyObject *o);                   /* a function of NumPy that is recorded */
 bool mg_array_find(PyObject *function, MgArrayOp *op); /* a function of NumPy that torch._numpy has, too */
-/* What a graph calls for op: a magneto.numpycall.ArrayCall.  New. */
+/* What a graph calls for op: a magneto._glue.array_calls.ArrayCall.  New. */
 PyObject *mg_array_twin(const MgArrayOp *op);
 #endif

@@ -13,6 +13,7 @@
 #include "entry/run/snapshot_program.h"
 #include "entry/run/snapshot_run.h"
 #include "entry/run/staged_exec.h"
+#include "host/python/glue.h"
 #include "host/python/pyframe.h"
 #include "host/python/pyobject.h"
 #include "host/torch/function_stack.h"
@@ -132,12 +133,12 @@ static PyObject *exec_symbols(const MgRec *r, const uint32_t *index, uint32_t n)
 }
 
 /* What it calls of torch is none of the business of the program's modes.  It may take minutes: handlers of
- * signals run meanwhile, but not in what magneto.backends does around it, whose weak references' callbacks
- * lose what a handler raises. */
+ * signals run meanwhile, but not in what magneto._backends.registry does around it, whose weak references'
+ * callbacks lose what a handler raises. */
 static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *gm, PyObject *examples,
                                    PyObject *sizes) {
   bool symbols = r->cap->wrappers || r->cap->loops, sized = sizes != Py_None && !r->cap->wrappers;
-  PyObject *m = symbols || sized ? mg_import("magneto.backends") : NULL, *f = NULL;
+  PyObject *m = symbols || sized ? mg_glue(GLUE_registry) : NULL, *f = NULL;
   bool modes = r->cap->fmodes_known && mg_fmodes_depth(), grad = mg_exec_set_grad(mg_fx_called_grad(r->cap));
   if (modes) mg_fmodes_leave();
   if (m && sized) f = PyObject_CallMethod(m, "with_sizes", "OOOO", backend, gm, examples, sizes);
@@ -161,8 +162,7 @@ static void exec_backend_failed(PyObject *backend) {
   PyErr_Fetch(&t, &v, &tb);
   PyErr_NormalizeException(&t, &v, &tb);
   if (tb) PyException_SetTraceback(v, tb);
-  PyObject *m = mg_import("magneto.backends"),
-           *e = m ? PyObject_CallMethod(m, "failed", "OO", backend, v) : NULL;
+  PyObject *m = mg_glue(GLUE_registry), *e = m ? PyObject_CallMethod(m, "failed", "OO", backend, v) : NULL;
   Py_XDECREF(m);
   if (!e) PyErr_Clear();
   if (e) {
@@ -177,7 +177,7 @@ static void exec_backend_failed(PyObject *backend) {
  * none; -1 with an exception. */
 static int exec_find_shared(MgExec *e, const MgRec *r, PyObject *gm, PyObject *examples, PyObject *sizes) {
   if (!r->peers || !PyList_GET_SIZE(r->peers)) return 0;
-  PyObject *m = mg_import("magneto.sharing"),
+  PyObject *m = mg_glue(GLUE_shared_graphs),
            *c = m ? PyObject_CallMethod(m, "find", "OOOO", gm, examples, sizes, r->peers) : NULL;
   Py_XDECREF(m);
   if (!c || c == Py_None) {
@@ -191,7 +191,7 @@ static int exec_find_shared(MgExec *e, const MgRec *r, PyObject *gm, PyObject *e
 
 /* Keeps what other instances may share. */
 static int exec_share(MgExec *e, PyObject *gm, PyObject *examples, PyObject *sizes) {
-  PyObject *m = mg_import("magneto.sharing");
+  PyObject *m = mg_glue(GLUE_shared_graphs);
   if (m) e->compiled = PyObject_CallMethod(m, "describe", "OOOO", gm, examples, sizes, e->callable);
   Py_XDECREF(m);
   return e->compiled ? 0 : -1;

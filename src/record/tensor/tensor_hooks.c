@@ -6,6 +6,7 @@
 #include "entry/guard/source.h"
 #include "entry/launch/config.h"
 #include "entry/launch/trace.h"
+#include "host/python/glue.h"
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
@@ -16,7 +17,7 @@
 #include "record/core/recording.h"
 
 static PyObject *hook_python(const char *name) {
-  PyObject *m = mg_import("magneto.tensorhook"), *f = m ? PyObject_GetAttrString(m, name) : NULL;
+  PyObject *m = mg_glue(GLUE_tensor_hooks), *f = m ? PyObject_GetAttrString(m, name) : NULL;
   Py_XDECREF(m);
   return f; /* functions of a module that is never unloaded */
 }
@@ -48,7 +49,7 @@ static PyObject *hook_add(MgRec *r, PyObject *with, PyObject *tensor, PyObject *
 
 /* On a tensor that the graph makes. */
 static PyObject *hook_inside(MgRec *r, PyObject *self, PyObject *hook) {
-  static PyObject *point, *finish; /* the op, and magneto.tensorhook.finish */
+  static PyObject *point, *finish; /* the op, and magneto._glue.tensor_hooks.finish */
   if (r->deny_hook || !(r->want_fx || r->cfg->fullgraph)) {
     mg_joint_links(self);
     return mg_rec_break(BK_op, "a hook on a tensor that is made here");
@@ -170,7 +171,7 @@ bool mg_tensorhook_inside(const MgRec *r) {
   return false;
 }
 
-/* The list magneto.tensorhook.traced; its items are the runs of the op on tensors without data. */
+/* The list magneto._glue.tensor_hooks.traced; its items are the runs of the op on tensors without data. */
 static PyObject *hook_traced(void) {
   static PyObject *list;
   if (!list) list = hook_python("traced");

@@ -7,6 +7,7 @@
 #include "entry/guard/source.h"
 #include "entry/run/snapshot_program.h"
 #include "entry/run/snapshot_run.h"
+#include "host/python/glue.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "host/python/trace_rules.h"
@@ -29,9 +30,10 @@ int mg_wrapper_init(void) {
 
 /* ---- jagged sizes ---- */
 
-/* Jagged sizes occur; those are multiplied with symbolic ones from here on (magneto.jagged sees to it). */
+/* Jagged sizes occur; those are multiplied with symbolic ones from here on (magneto._glue.jagged sees to it).
+ */
 static bool wrapper_begin_jagged(MgCapture *cap) {
-  PyObject *m = mg_import("magneto.jagged");
+  PyObject *m = mg_glue(GLUE_jagged);
   cap->jagged = true;
   Py_XDECREF(m);
   return m != NULL;

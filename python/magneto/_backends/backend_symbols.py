@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from . import _magneto
+from .. import _magneto
 
 Backend = Callable[..., Callable[..., Any]]
 # Of each example, the dimensions that are symbols; None: it is a number that is one.

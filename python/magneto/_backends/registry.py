@@ -14,7 +14,8 @@ from typing import Any, TypeVar, overload
 
 import torch
 
-from . import _magneto, symbolic
+from .. import _magneto
+from . import backend_symbols
 
 Backend = Callable[..., Callable[..., Any]]
 B = TypeVar("B", bound=Backend)
@@ -139,7 +140,7 @@ def _traced(fn: Backend) -> Backend:
     """fn with the context in which Dynamo calls PyTorch's back ends: a fake mode with room for symbols."""
 
     def call(gm: torch.fx.GraphModule, example_inputs: list[Any], **kwargs: Any) -> Callable[..., Any]:
-        if symbolic.inside.get():
+        if backend_symbols.inside.get():
             return fn(gm, example_inputs, **kwargs)
         from torch._guards import TracingContext, tracing
         from torch._subclasses import FakeTensorMode
@@ -155,7 +156,7 @@ def _traced(fn: Backend) -> Backend:
         ]  # jagged sizes need symbols
         known = [mode.from_tensor(t, static_shapes=True) for t in plain]
         with tracing(TracingContext(mode)):
-            compiled = symbolic.call_backend(fn, gm, example_inputs, **kwargs)
+            compiled = backend_symbols.call_backend(fn, gm, example_inputs, **kwargs)
         del known
         return compiled
 
@@ -168,14 +169,14 @@ def _traced(fn: Backend) -> Backend:
 
 
 def with_sizes(
-    fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims: symbolic.Dims
+    fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any], dims: backend_symbols.Dims
 ) -> Callable[..., Any]:
     """fn(gm, example_inputs), where sizes of these are symbols of the graph."""
     tracer = "torch.fx.experimental.symbolic_shapes" in sys.modules
     return (
-        symbolic.call(fn, gm, example_inputs, dims)
+        backend_symbols.call(fn, gm, example_inputs, dims)
         if tracer
-        else symbolic.call_backend(fn, gm, example_inputs)
+        else backend_symbols.call_backend(fn, gm, example_inputs)
     )
 
 
@@ -185,7 +186,7 @@ def with_symbols(fn: Backend, gm: torch.fx.GraphModule, example_inputs: list[Any
     It does where some of the examples wrap other tensors, or gm has a loop.
     """
     tracer = "torch.fx.experimental.symbolic_shapes" in sys.modules
-    return symbolic.call_backend(_traced(fn) if tracer else fn, gm, example_inputs)
+    return backend_symbols.call_backend(_traced(fn) if tracer else fn, gm, example_inputs)
 
 
 def failed(fn: Backend, error: Exception) -> Exception:
@@ -196,7 +197,7 @@ def failed(fn: Backend, error: Exception) -> Exception:
     exc = sys.modules.get("torch._dynamo.exc")
     if (
         exc is None
-        or symbolic.from_signal(error)
+        or backend_symbols.from_signal(error)
         or isinstance(
             error, (exc.ShortenTraceback, exc.SkipFrame, exc.TensorifyScalarRestartAnalysis, IndexError)
         )
