@@ -18,7 +18,28 @@ def magneto(
     mode: str | None = None,
     options: dict[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """Compiles an FX graph; recorded from the real tensors of its first call."""
+    """The back end "magneto" of torch.compile: compiles an FX graph.
+
+    It is recorded from the tensors of its first call.
+
+    Arguments:
+        gm: the graph, as Dynamo gives it.
+        example_inputs: has no effect.
+        mode: has no effect; checked as by magneto.compile().
+        options: those of magneto.compile().
+
+    Returns:
+        A callable with the arguments and results of the graph.
+
+    Raises:
+        TypeError: an option has the wrong type.
+        ValueError: an unknown mode or option, or a number out of range.
+
+    Example:
+        >>> import torch
+        >>> torch.compile(lambda x: x.relu() + 1, backend="magneto")(torch.tensor([-1.0, 2.0]))
+        tensor([1., 3.])
+    """
     recompile = getattr(gm, "real_recompile", None)
     if recompile:  # a lazy module writes its forward() at the first call; the recording wants the final one
         recompile()

@@ -105,7 +105,19 @@ class Variable(NamedTuple):
 
 
 def variables() -> list[Variable]:
-    """The environment variables that magneto reads."""
+    """The environment variables that magneto reads.
+
+    Returns:
+        One row each, in the order of docs/environment.md.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> from magneto import doctor
+        >>> [v.default for v in doctor.variables() if v.name == "MAGNETO_STRICT"]
+        ['0']
+    """
     return [Variable(*v) for v in _magneto.environment()]
 
 
@@ -140,7 +152,19 @@ def _environment() -> list[Finding]:
 
 
 def examine() -> list[Finding]:
-    """Looks at everything that magneto uses; loads the libraries to be sure that they work."""
+    """Looks at everything that magneto uses; loads the libraries to be sure that they work.
+
+    Returns:
+        The lines of the report.
+
+    Raises:
+        Nothing: what is missing is a finding.
+
+    Example:
+        >>> from magneto import doctor
+        >>> [f.ok for f in doctor.examine() if f.name == "torch"]
+        [True]
+    """
     m = _magneto.machine(onednn_library())
     version = platform.python_version()
     out = [
@@ -208,7 +232,14 @@ def examine() -> list[Finding]:
 
 
 def main() -> int:
-    """Prints the report; the exit status tells whether compiling works."""
+    """Prints the report.
+
+    Returns:
+        The exit status: 0 if magneto can compile, else 1.
+
+    Raises:
+        Nothing: what is missing is in the report.
+    """
     findings = examine()
     width = max(len(f.name) for f in findings)
     for f in findings:

@@ -1,6 +1,5 @@
 """Keywords of torch.compile: each has its effect, is said to have none, or is refused."""
 
-import doctest
 import inspect
 import pathlib
 import re
@@ -116,13 +115,7 @@ def test_public_names_are_described_with_an_example(name):
     parts = ["Example:", "Attributes:"] if data else ["Returns:", "Raises:", "Example:"]
     parts += ["Arguments:"] if "Attributes:" not in parts and inspect.signature(value).parameters else []
     assert [p for p in parts if p not in text] == []
-    examples = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
-    assert examples.examples
-    magneto.reset()
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-    told = []
-    runner.run(examples, out=told.append)
-    assert runner.failures == 0, "".join(told)
+    assert ">>> " in text  # tests/docs/test_examples.py runs them
 
 
 def test_modules_of_the_compiler_are_not_listed():
