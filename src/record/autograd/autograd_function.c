@@ -350,7 +350,8 @@ static PyObject *function_record(MgRec *r, const MgCall *c) {
 PyObject *mg_function_apply(const MgCall *c) {
   MgRec *r = mg_rec;
   PyObject *cls = PyCFunction_Check(c->f) ? PyCFunction_GET_SELF(c->f) : NULL;
-  if (r->deny_function || (r->want_fx && mg_fx_is_aten(r->cap)) || c->kwnames || !cls || !PyType_Check(cls))
+  if (mg_retry_denied(r, RETRY_function) || (r->want_fx && mg_fx_is_aten(r->cap)) || c->kwnames || !cls ||
+      !PyType_Check(cls))
     return mg_call_unknown(c);
   if (function_guard_class(cls)) return NULL;
   bool hooks = cls == mg_torch.backward_hook_function && !r->want_fx;

@@ -483,7 +483,7 @@ static int joint_record(MgJointBuild *b, const ValRef *out, int nout) {
     rc = joint_refuse(b, "the gradient of complex eigenvectors raises where it is not defined");
   b->views = !rc && !b->j->nthrough;
   if (b->views) rc = joint_refuse(b, "every result is a view of an input");
-  if (!rc && b->r->deny_links) rc = mg_joint_depends(b, out);
+  if (!rc && mg_retry_denied(b->r, RETRY_links)) rc = mg_joint_depends(b, out);
   if (rc > 0 && !b->why) b->linked = joint_refuse(b, "gradients between results are asked for");
   if (!rc) rc = joint_backward(b);
   if (!rc) rc = joint_see_writes(b);
@@ -539,22 +539,23 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
   int nout = mg_snapshot_outputs(snap, &out);
   MgGraph *g = r->g;
   if (joint_ask_autograd(r)) return -1;
-  if ((r->switch_failed = mg_joint_switched(mg_rec_trace(r, &(MgTrace){0})) &&
-                          (joint_writes_older(r) || joint_results_tracked(r, out, nout))))
+  if (mg_joint_switched(mg_rec_trace(r, &(MgTrace){0})) &&
+      (joint_writes_older(r) || joint_results_tracked(r, out, nout))) {
+    mg_retry_fail(r, RETRY_switch);
     return 0;
-  if (r->want_fx && r->cap->function) r->function_failed = !mg_fx_shows(r->cap, out, nout);
+  }
+  if (r->want_fx && r->cap->function && !mg_fx_shows(r->cap, out, nout)) mg_retry_fail(r, RETRY_function);
   bool wanted = joint_wanted(r, out, nout);
   if (!wanted || mg_function_any_hooked(mg_rec_trace(r, &(MgTrace){0}))) {
     bool tracked =
         wanted || joint_writes_older(r) ||
         joint_results_tracked(r, out, nout); /* else the recording has its backward, or nobody wants one */
     if (!r->want_fx && tracked && mg_function_any_once(mg_rec_trace(r, &(MgTrace){0})))
-      r->function_failed = true;
+      mg_retry_fail(r, RETRY_function);
     return 0;
   }
   if (mg_symdata_used(r)) { /* node by node, or broken into graphs that can have a backward */
-    r->grad_failed = !r->cfg->fullgraph && !r->deny_grad;
-    r->data_failed = !r->cfg->fullgraph && r->deny_grad;
+    mg_retry_fail(r, RETRY_grad);
     return 0;
   }
   MgJointBuild b = {.r = r, .g = g, .j = mg_new(g->c, MgJointRec, 1), .nval = g->nval};
@@ -569,11 +570,12 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
     ninput = g->ninput - b.j->nthrough; /* some are for backward alone */
     r->joint = b.j;
   } else if (mg_symsize_inputs(&r->cap->sizes) && !b.views && !b.linked) { /* maybe it goes with constants */
-    r->sizes_failed = true;
+    mg_retry_fail(r, RETRY_sizes);
     PyErr_Clear();
     rc = 0;
   } else {
-    r->function_failed = r->cap->function && (b.ran || mg_function_any_once(mg_rec_trace(r, &(MgTrace){0})));
+    if (r->cap->function && (b.ran || mg_function_any_once(mg_rec_trace(r, &(MgTrace){0}))))
+      mg_retry_fail(r, RETRY_function);
     mg_log(MG_LOG_fallback, "a graph runs op by op under autograd: %s%s%s", b.why ? b.why : "error",
            r->abort ? ": " : "", r->abort ? r->reason : "");
     bool nomem = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError);

@@ -155,7 +155,7 @@ bool mg_call_on_mapping(const MgCall *c, PyObject **out) {
  * makes anew, it would be wrong. */
 PyObject *mg_call_id_of_new(const MgCall *c) {
   MgRec *r = mg_rec;
-  if (r->deny_ids && !mg_guard_is_const(c->arg[0]))
+  if (mg_retry_denied(r, RETRY_ids) && !mg_guard_is_const(c->arg[0]))
     return mg_rec_break(BK_c_function, "id() of an object that the segment makes");
   PyObject *id = mg_call_plain(c);
   if (id && ((!r->ids && !(r->ids = PyDict_New())) || PyDict_SetItem(r->ids, id, Py_None))) Py_CLEAR(id);

@@ -159,7 +159,7 @@ PyObject *mg_call_function(const MgCall *c, PyObject *fn) {
   PyObject *out, *self = PyMethod_Check(c->f) ? PyMethod_GET_SELF(c->f) : NULL;
   if (call_asks_compiling(fn)) {
     mg_rec->asked_compiling = true;
-    return PyBool_FromLong(!mg_rec->deny_compiling);
+    return PyBool_FromLong(!mg_retry_denied(mg_rec, RETRY_compiling));
   }
   if (fn == mg_torch.is_make_fx && mg_rec->want_fx)
     Py_RETURN_TRUE; /* no fused attention in a torch-level graph, as under torch.compile */

@@ -345,7 +345,7 @@ static int standin_set_requires_grad(PyObject *self, PyObject *v, void *closure)
   const MgVal *val = info->cap ? mg_val(info->cap->rec->g, info->val) : NULL;
   if (!val || (want && val->requires_grad && !val->def)) return standin_base_set(self, "requires_grad", v);
   const MgRec *r = info->cap->rec;
-  if (info->input && !r->want_fx && r->guards && !r->deny_switch && !r->in_joint)
+  if (info->input && !r->want_fx && r->guards && !mg_retry_denied(r, RETRY_switch) && !r->in_joint)
     return standin_switch_leaf(self, info, v);
   if (info->input || !want || r->want_fx) return standin_break(self, BK_op, "a change of requires_grad"), -1;
   return standin_make_leaf(self, info);

@@ -499,7 +499,7 @@ PyObject *mg_call_sizes(const MgCall *c, uint32_t nodes) {
   if (!mg_symsize_inputs(&mg_rec->cap->sizes))
     return mg_rec_break(BK_data_dependent, "torch wants the number of a size");
   PyObject *r = torch_by_python_kernel(c, nodes);
-  if (mg_rec->abort) mg_rec->sizes_failed = true; /* no break of the program */
+  if (mg_rec->abort) mg_retry_fail(mg_rec, RETRY_sizes); /* no break of the program */
   else if (!r) mg_symsize_give_up(mg_rec, "torch wants the numbers of sizes");
   return r;
 }

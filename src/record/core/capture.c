@@ -59,5 +59,5 @@ bool mg_standin_transform_is_older(PyObject *o) {
 
 void mg_joint_links(PyObject *standin) {
   const MgStandInfo *i = mg_standin_is(standin) ? mg_standin_info(standin) : NULL;
-  if (i && i->cap && !i->input && i->val) i->cap->rec->links_asked = true;
+  if (i && i->cap && !i->input && i->val) mg_retry_fail(i->cap->rec, RETRY_links);
 }

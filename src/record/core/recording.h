@@ -10,6 +10,7 @@
 #include <Python.h>
 #include <stdbool.h>
 #include "entry/launch/break_reasons.h"
+#include "record/core/retry.h"
 #include "runtime/engine/simd.h"
 
 typedef struct MgCapture MgCapture;
@@ -60,51 +61,21 @@ typedef struct MgRec {
   bool in_joint;        /* the engine runs backward for the gradient graph: the program has ended */
   bool rehearsed;       /* it met a fake tensor: somebody asks for shapes */
   bool too_deep;        /* the C stack is nearly used up: nothing of this frame is compiled */
-  bool function_failed; /* the backward of an autograd.Function cannot be recorded: record again with
-                           deny_function */
-  bool deny_function;   /* calls of autograd.Function break the graph */
-  bool hook_traced;     /* the custom backend cannot run hook_point: record again with deny_hook */
+  MgRetry retry;        /* what it cannot go on with, and what is denied to it */
   bool filled_cache; /* an older cached function computed something, and may have changed what was met before:
                         see whether the guards hold */
-  bool again;   /* what the recording met has changed meanwhile (a lazy module), or how to guard it is known
-                   now: record again */
-  bool need_fx; /* tensors that wrap others were met: record again with a torch-level graph */
-  bool loop_failed;   /* a loop's body cannot be a part of the graph: record again with deny_loops */
-  bool deny_loops;    /* loops over rows are unrolled */
-  bool unrolls;       /* the rest of a loop that began before is recorded (older_iterators.h) */
-  bool deny_unroll;   /* its iterator is not taken from */
-  bool deny_hook;     /* hooks on tensors that the graph makes break it */
-  bool sizes_failed;  /* something cannot go on with symbolic sizes: record again with deny_sizes */
-  bool fixed_sizes;   /* the custom backend compiles for the sizes of its examples, which wrap tensors */
-  bool deny_sizes;    /* every size of an input is a constant */
-  bool data_failed;   /* something cannot go on with sizes that depend on data: record again with deny_data */
-  bool deny_data;     /* they break the graph */
-  bool switch_failed; /* results want gradients after leaves were switched: record again with */
-  bool deny_switch;   /* a change of requires_grad of older leaves breaks the graph */
+  bool again;    /* what the recording met has changed meanwhile (a lazy module), or how to guard it is known
+                    now: record again */
+  bool need_fx;  /* tensors that wrap others were met: record again with a torch-level graph */
+  bool unrolls;  /* the rest of a loop that began before is recorded (older_iterators.h) */
   PyObject *ids; /* dict: what id() gave of objects made here, and which of the two a snapshot has met (True:
                     the number, False: the object) */
-  bool ids_failed;   /* it has both, and the object will be another one: record again with */
-  bool deny_ids;     /* id() of objects made here breaks the graph */
-  bool texts;        /* strings that nobody may read were made (lazy_text.h) */
-  bool texts_failed; /* somebody did: record again with */
-  bool deny_texts;   /* they break the graph */
+  bool texts;    /* strings that nobody may read were made (lazy_text.h) */
   PyObject *handled; /* the exception that was being handled when the recording began; borrowed, or NULL */
-  bool grad_failed;  /* results want gradients, in a graph with such sizes: record again with */
-  bool deny_grad;    /* they break the graph where something requires grad */
-  bool links_asked;  /* it breaks where gradients at its own values are asked for (joint_trace.h): results are
-                        joined with */
-  bool deny_links;   /* results of which one depends on another run op by op under autograd */
   bool claims;       /* answers are taken for granted that each run looks at (speculation.h) */
-  bool claims_early; /* they are looked at before anything is written to an input */
-  bool claims_failed;  /* a run could not be given up when such an answer is the other one: record again with
-                          deny_claims */
-  bool deny_claims;    /* questions whose other answer raises break the graph like others */
-  bool false_claims;   /* because a run found the other answer */
-  bool raises;         /* what an op's kernel may raise is caught by the program (raising_ops.h) */
-  bool swallows;       /* and a handler goes on after it, which has to run then */
-  bool raises_failed;  /* it would be missed: record again with */
-  bool deny_raises;    /* such ops break the graph */
-  bool deny_compiling; /* is_compiling() answers False: told True, this program raised */
+  bool claims_early; /* assumed answers are looked at before anything is written to an input */
+  bool raises;       /* what an op's kernel may raise is caught by the program (raising_ops.h) */
+  bool swallows;     /* and a handler goes on after it, which has to run then */
   uint32_t checkpoint,
       ncheckpoint; /* the checkpointed block that runs, 0: none; how many there were (checkpoint.c) */
   PyObject *dynamic_sources;  /* list of patterns of sources whose numbers and sizes are inputs
@@ -135,6 +106,15 @@ typedef struct MgRec {
   PyObject *shown;          /* the graph as explain shows it, strong; or NULL */
   struct MgJointRec *joint; /* the gradient graph (joint_trace.c); NULL: not wanted, or ATen has to do it */
 } MgRec;
+
+static inline bool mg_retry_denied(const MgRec *r, MgRetryKind k) { return mg_retry_in(r->retry.denied, k); }
+static inline bool mg_retry_failed(const MgRec *r, MgRetryKind k) { return mg_retry_in(r->retry.failed, k); }
+/* Nothing is wrong with this recording, but those after it have k denied. */
+static inline void mg_retry_deny(MgRec *r, MgRetryKind k) { r->retry.denied |= 1u << k; }
+/* Forgets a failure of k that is newer than `before`. */
+static inline void mg_retry_forget(MgRec *r, MgRetry before, MgRetryKind k) {
+  r->retry.failed = (r->retry.failed & ~(1u << k)) | (before.failed & 1u << k);
+}
 
 /* Marks the recording as ended here. Always returns NULL, with MgBreakError set. */
 PyObject *mg_rec_break(MgBreakCode code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

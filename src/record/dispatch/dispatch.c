@@ -427,7 +427,7 @@ static int dispatch_note_raises(MgRec *r, const MgOp *op) {
   if (fate < 0) return -1;
   bool observed = fate != MG_RAISES_leaves;
   r->swallows |= fate == MG_RAISES_caught;
-  if (observed && r->deny_raises) {
+  if (observed && mg_retry_denied(r, RETRY_raises)) {
     mg_rec_break(BK_op, "%s may raise inside of a block that would catch it", op->full);
     return -1;
   }

@@ -50,11 +50,11 @@ static bool follow_agrees(MgRec *r, const MgFrontOp *fo, NodeRef n) {
 }
 
 static bool follow_by_symbols(MgRec *r, const MgFrontOp *fo, NodeRef n, bool exact, PyObject **pyret) {
-  bool failed = r->sizes_failed;
+  MgRetry retry = r->retry;
   if (!mg_metainfer_symbolic(r, fo, n, exact, pyret) && !r->abort && follow_agrees(r, fo, n)) return true;
   Py_CLEAR(*pyret);
   PyErr_Clear();
-  r->sizes_failed = failed; /* it was only tried */
+  mg_retry_forget(r, retry, RETRY_sizes); /* the kernel was only tried */
   r->abort = false;
   return false;
 }

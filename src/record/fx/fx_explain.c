@@ -23,7 +23,8 @@ static PyObject *explain_reason(void) {
 PyObject *mg_fx_explain(MgRec *r) {
   MgCapture *cap = r->cap;
   MgRec *before = mg_rec;
-  bool sizes_failed = r->sizes_failed, data_failed = r->data_failed, aborted = r->abort;
+  MgRetry retry = r->retry;
+  bool aborted = r->abort;
   MgBreakCode code = (MgBreakCode)r->code;
   uint32_t *inputs = NULL, n;
   PyObject *shown = NULL;
@@ -36,8 +37,8 @@ PyObject *mg_fx_explain(MgRec *r) {
   mg_fx_end(cap);
   mg_fx_free(cap);
   mg_rec = before;
-  r->sizes_failed = sizes_failed; /* what it asked for in vain is no reason to record again */
-  r->data_failed = data_failed;
+  mg_retry_forget(r, retry, RETRY_sizes); /* what it asked for in vain is no reason to record again */
+  mg_retry_forget(r, retry, RETRY_data);
   r->abort = aborted;
   r->code = code;
   return shown;

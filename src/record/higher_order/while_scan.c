@@ -358,7 +358,7 @@ static bool loop_row_count(const MgExprs *x, SymRef e, int64_t *rows) {
 bool mg_loop_rows(MgRec *r, PyObject *fn, PyObject *carried, PyObject *xs, PyObject *more, PyObject **out) {
   PyObject *part[3] = {carried, xs, more}, *args = NULL;
   int64_t rows;
-  if (r->deny_loops || !carried || !xs) return false;
+  if (mg_retry_denied(r, RETRY_loops) || !carried || !xs) return false;
   for (int i = 0; i < 3; i++)
     if (part[i] && !PyTuple_Check(part[i]) && !PyList_Check(part[i])) return false;
   if (!loop_all_tensors(carried) || !loop_all_tensors(xs) || !PySequence_Fast_GET_SIZE(xs)) return false;
@@ -375,7 +375,10 @@ bool mg_loop_rows(MgRec *r, PyObject *fn, PyObject *carried, PyObject *xs, PyObj
                               (uint32_t)PySequence_Fast_GET_SIZE(xs), rows)
               : NULL;
   bool unroll = !*out && !PyErr_Occurred();
-  if (!*out && r->abort && !r->sizes_failed) r->loop_failed = r->again = true; /* unrolled, it may go */
+  if (!*out && r->abort && !mg_retry_failed(r, RETRY_sizes)) { /* unrolled, it may go */
+    mg_retry_fail(r, RETRY_loops);
+    r->again = true;
+  }
   mg_higher_free(&h);
   Py_XDECREF(args);
   return !unroll;

@@ -17,7 +17,7 @@ static PyTypeObject lazystr_type;
 bool mg_lazystr_is(PyObject *o) { return Py_TYPE(o) == &lazystr_type; }
 
 PyObject *mg_lazystr_read(void) {
-  if (mg_rec && !mg_rec->abort) mg_rec->texts_failed = true;
+  if (mg_rec && !mg_rec->abort) mg_retry_fail(mg_rec, RETRY_texts);
   return mg_rec_break(BK_data_dependent, "text made of a tensor");
 }
 
@@ -72,7 +72,7 @@ static bool lazystr_among(MgRec *r, PyObject *o) {
 }
 
 PyObject *mg_lazystr_format(MgRec *r, PyObject *o, bool converted, PyObject *spec) {
-  if (r->deny_texts) return NULL;
+  if (mg_retry_denied(r, RETRY_texts)) return NULL;
   if (spec && !PyUnicode_CheckExact(spec)) return NULL;
   bool number = mg_symfloat_is(o), tensor = lazystr_tensor(r, o), plain = converted || mg_lazystr_is(o);
   if (!number && !tensor && !mg_lazystr_is(o) && !lazystr_among(r, o)) return NULL;

@@ -117,7 +117,8 @@ bool mg_iterator_unfinished(const MgRec *r, PyObject *const *slot, int n) {
 PyObject *mg_iterator_wrap(PyObject *v, SrcRef src) {
   MgGuards *g = mg_rec->guards;
   bool loop = src && iter_of_loop(src);
-  if (!iter_may_copy(v, 0) || (loop && (mg_rec->deny_unroll || !iter_may_unroll(v)))) return NULL;
+  if (!iter_may_copy(v, 0) || (loop && (mg_retry_denied(mg_rec, RETRY_unroll) || !iter_may_unroll(v))))
+    return NULL;
   mg_rec->unrolls |= loop;
   if (!src) src = mg_source(g, SRC_pinned, 0, 0, v);
   if (!src || (!mg_rec->cfg->fullgraph && mg_dynfloat_iterators())) return NULL;

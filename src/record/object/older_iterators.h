@@ -13,6 +13,6 @@ typedef struct MgRec MgRec;
 /* The copy of v: new; NULL without exception when it is no such iterator, or may not be copied. */
 PyObject *mg_iterator_wrap(PyObject *v, SrcRef src);
 /* Does the frame with these slots still go round in a loop whose older iterator was copied?  Then the segment
- * is recorded again with deny_unroll, and taking from it breaks the graph. */
+ * is recorded again with unroll denied (retries.def), and taking from it breaks the graph. */
 bool mg_iterator_unfinished(const MgRec *r, PyObject *const *slot, int n);
 #endif

@@ -199,7 +199,7 @@ static int exec_share(MgExec *e, PyObject *gm, PyObject *examples, PyObject *siz
 
 /* Nothing can go on with symbolic sizes: the recording is repeated without, with an exception set. */
 static void exec_refuse_sizes(MgRec *r, const char *why) {
-  r->sizes_failed = true;
+  mg_retry_fail(r, RETRY_sizes);
   PyErr_Format(PyExc_RuntimeError, "magneto: %s", why);
 }
 
@@ -241,7 +241,7 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   if (hooks) mg_tensorhook_watch();
   e->callable = exec_call_backend(r, cfg->backend, gm, list, sizes);
   if (hooks && mg_tensorhook_traced()) {
-    r->hook_traced = true;
+    mg_retry_fail(r, RETRY_hook);
     if (!PyErr_Occurred())
       PyErr_SetString(PyExc_RuntimeError, "magneto: the backend traces the registration of a hook");
     goto done;
@@ -256,7 +256,7 @@ static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
   }
   bool same = e->callable == gm || (PyMethod_Check(e->callable) && PyMethod_GET_SELF(e->callable) == gm);
   if (!same && r->cap->wrappers)
-    r->fixed_sizes = true; /* made for the sizes of the examples, as far as anybody knows */
+    mg_retry_deny(r, RETRY_sizes); /* made for the sizes of the examples, as far as anybody knows */
   if (!same && sizes != Py_None && r->cap->wrappers) {
     exec_refuse_sizes(r, "a backend compiles for fixed sizes");
     goto done;
@@ -332,7 +332,7 @@ static MgStages *exec_build_stages(MgRec *r, const MgConfig *cfg, bool autograd)
   if (!r->cap->function)
     return mg_stages_build(mg_rec_trace(r, &(MgTrace){0}), cfg,
                            !cfg->eager_backend && !autograd && mg_compile_takes(r->g));
-  r->data_failed = true; /* calls of autograd.Function hold what the recording made */
+  mg_retry_fail(r, RETRY_data); /* calls of autograd.Function hold what the recording made */
   PyErr_SetString(PyExc_RuntimeError, "magneto: an autograd.Function in a graph whose sizes depend on data");
   return NULL;
 }

@@ -87,35 +87,22 @@ typedef struct Segment {
   int line;                 /* of the break; 0: where the segment ends */
   MgBreakCode why;          /* the break that made it */
   char reason[256];
-  MgEntry *entry;     /* the result */
-  bool failed;        /* compiling failed: exception set */
-  bool leaked;        /* because stand-ins outlive the recording */
-  bool deny_function; /* the backward of an autograd.Function could not be recorded */
+  MgEntry *entry;   /* the result */
+  bool failed;      /* compiling failed: exception set */
+  bool leaked;      /* because stand-ins outlive the recording */
+  uint32_t denied;  /* bits RETRY_*: what the next attempt does without (retries.def) */
   bool again;       /* the last attempt changed what it met (a lazy module, an import), and does not count */
   int nimport;      /* attempts that an import has spoilt */
   bool users_error; /* what is raised is the program's to see */
   bool need_fx;     /* a torch-level graph is needed, which runs as it is: graph_cfg is used */
   MgConfig graph_cfg;
-  bool deny_sizes;              /* something cannot go on with symbolic sizes */
-  bool deny_loops, deny_unroll; /* a loop's body could not be a part of the graph; nor all that was left of a
-                                   loop (older_iterators.h) */
-  bool deny_data;               /* nor with sizes that depend on data */
-  bool deny_switch;             /* leaves whose requires_grad changes break the graph */
-  bool deny_ids;                /* id() of objects made in the segment breaks the graph */
-  bool deny_texts;              /* strings that nobody was to read were read */
-  bool deny_grad;               /* nor with those among what requires grad */
-  bool deny_links;              /* where it breaks, gradients at its own values are asked for */
-  bool deny_raises;             /* what an op raises would be missed by the program (raising_ops.h) */
-  bool deny_claims;             /* a run could not be given up (speculation.h), or was: */
-  bool false_claims;            /* such an answer was the other one */
-  bool deny_hook;               /* the backend traced a hook instead of running it */
-  bool break_is_error;          /* where it broke, the program had asked for an error:
-                                   torch._dynamo.error_on_graph_break(True) */
-  bool deny_compiling;          /* the program raised after it was told that it is being compiled */
-  bool off;      /* torch is in a state that is never recorded (inside vmap, under a dispatch mode) */
-  bool eager;    /* by the program's dispatch mode, which sees every op, for fake tensors, by
-                    torch._dynamo.config.disable: no error under fullgraph */
-  bool too_deep; /* the recursion of the frame leaves too little C stack */
+  bool false_claims;   /* a run found another answer than the one that was assumed (speculation.h) */
+  bool break_is_error; /* where it broke, the program had asked for an error:
+                          torch._dynamo.error_on_graph_break(True) */
+  bool off;            /* torch is in a state that is never recorded (inside vmap, under a dispatch mode) */
+  bool eager;          /* by the program's dispatch mode, which sees every op, for fake tensors, by
+                          torch._dynamo.config.disable: no error under fullgraph */
+  bool too_deep;       /* the recursion of the frame leaves too little C stack */
 } Segment;
 
 /* ---- the frame's own state ---- */
@@ -361,7 +348,7 @@ static int segment_make_entry(Segment *s, MgRec *r, MgSnapshot *snap, const MgOu
     goto fail;
   }
   if (mg_raises_missed(r)) {
-    r->raises_failed = true;
+    mg_retry_fail(r, RETRY_raises);
     goto fail;
   }
   mg_unread_end(r);
@@ -417,22 +404,64 @@ static int segment_want_graph(Segment *s) {
   return 0;
 }
 
-static bool segment_deny(bool *deny, bool failed) { return failed && !*deny && (*deny = true); }
+/* ---- what is denied to the next attempt ---- */
 
-/* Something could not go on with symbolic sizes or the like, or the recording broke
- * where it may not with numbers. */
-static bool segment_sizes_failed(Segment *s, const MgRec *r) {
+static long retry_count[RETRY__COUNT]; /* how often each row fired, for tests */
+
+static void retry_deny(Segment *s, const MgRec *r, MgRetryKind k) {
+  retry_count[k]++;
+  s->denied |= 1u << k;
+  const MgRetryRow *row = &mg_retry_row[k];
+  mg_log(MG_LOG_plan_frame, "retry %s: %s; from here on %s", row->name, row->failed, row->denied);
+  if (k == RETRY_sizes)
+    mg_log(MG_LOG_recompiles, "sizes are constants from here on: %s", *r->reason ? r->reason : "autograd");
+}
+
+/* Denies all rows of one moment that have failed; true if there are any. */
+static bool retry_take(Segment *s, const MgRec *r, MgRetryWhen when) {
+  bool any = false;
+  for (int k = 0; k < RETRY__COUNT; k++) {
+    if (mg_retry_row[k].when != when || !mg_retry_failed(r, (MgRetryKind)k)) continue;
+    retry_deny(s, r, (MgRetryKind)k);
+    any = true;
+  }
+  return any;
+}
+
+/* Failures that show in where the recording ended. */
+static void retry_see_end(const Segment *s, MgRec *r) {
   bool raised = r->abort && r->code == BK_exception && mg_symsize_inputs(&r->cap->sizes);
-  raised |= r->abort && r->code == BK_data_dependent && r->cap->sizes.value_asked;
-  bool unfinished = !s->level && mg_iterator_unfinished(r, s->v.slot, mg_pyframe_stacktop(s->frame[0].d->f));
-  if (segment_deny(&s->deny_texts, r->texts_failed) || segment_deny(&s->deny_switch, r->switch_failed) ||
-      segment_deny(&s->deny_grad, r->grad_failed) || segment_deny(&s->deny_data, r->data_failed) ||
-      segment_deny(&s->deny_unroll, unfinished))
+  bool asked = r->abort && r->code == BK_data_dependent && r->cap->sizes.value_asked;
+  if (raised || asked) mg_retry_fail(r, RETRY_sizes);
+  if (!s->level && mg_iterator_unfinished(r, s->v.slot, mg_pyframe_stacktop(s->frame[0].d->f)))
+    mg_retry_fail(r, RETRY_unroll);
+}
+
+/* Denies the first row of the moment `next` that has failed and is not denied yet; false if there is none. */
+static bool retry_next(Segment *s, MgRec *r) {
+  retry_see_end(s, r);
+  for (int k = 0; k < RETRY__COUNT; k++) {
+    bool open = mg_retry_row[k].when == RETRY_WHEN_next && !mg_retry_in(s->denied, (MgRetryKind)k);
+    if (!open || !mg_retry_failed(r, (MgRetryKind)k)) continue;
+    retry_deny(s, r, (MgRetryKind)k);
     return true;
-  if (!s->deny_sizes && (r->sizes_failed || raised)) s->deny_sizes = true;
-  else return false;
-  mg_log(MG_LOG_recompiles, "sizes are constants from here on: %s", *r->reason ? r->reason : "autograd");
-  return true;
+  }
+  return false;
+}
+
+/* Rows between the words of an attempt and of the cache. */
+static uint32_t retry_from_kept(uint8_t kept) {
+  uint32_t denied = 0;
+  for (int k = 0; k < RETRY__COUNT; k++)
+    if (mg_retry_row[k].kept & kept) denied |= 1u << k;
+  return denied;
+}
+
+static uint8_t retry_to_kept(uint32_t denied) {
+  uint8_t kept = 0;
+  for (int k = 0; k < RETRY__COUNT; k++)
+    if (mg_retry_in(denied, (MgRetryKind)k)) kept |= mg_retry_row[k].kept;
+  return kept;
 }
 
 /* How far the frame of this level may go, from where it stands. */
@@ -520,7 +549,7 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
     mg_generators_end(r); /* frames of the traceback may hold the last reference to one, whose clean-up code
                              is not to run */
   PyErr_Clear();
-  if (segment_sizes_failed(s, r)) {
+  if (retry_next(s, r)) {
     if (s->snap) mg_snapshot_free(s->snap);
     s->snap = NULL;
     segment_drop_inner(s);
@@ -535,7 +564,7 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
     return snap;
   }
   s->again = r->abort && r->again;
-  s->deny_loops |= r->loop_failed;
+  retry_take(s, r, RETRY_WHEN_broken);
   if (r->need_fx && segment_want_graph(s)) s->again = false;
   if (s->again) {
     segment_drop_inner(s);
@@ -546,11 +575,10 @@ static MgSnapshot *segment_record(Segment *s, MgRec *r, MgOuter *o, int *end, bo
     segment_move_back(s, r, o->n);
     return NULL;
   }
-  if (r->abort && r->code == BK_exception && r->asked_compiling && !s->deny_compiling) {
-    s->deny_compiling =
-        true; /* libraries raise where they believe a compiler at work: record what eager would do */
-    return NULL;
-  }
+  /* libraries raise where they believe a compiler at work: record what eager would do */
+  bool told = r->asked_compiling && !mg_retry_denied(r, RETRY_compiling);
+  if (r->abort && r->code == BK_exception && told) mg_retry_fail(r, RETRY_compiling);
+  if (retry_take(s, r, RETRY_WHEN_raised)) return NULL;
   if (r->abort) {
     segment_place_break(s, r, o);
     return NULL;
@@ -632,22 +660,8 @@ static int segment_attempt(Segment *s) {
                .transient = s->frame[0].d->transient,
                .peers = s->frame[0].d->peers,
                .want_fx = cfg->backend != NULL,
-               .deny_compiling = s->deny_compiling,
-               .deny_function = s->deny_function,
-               .deny_sizes = s->deny_sizes,
-               .deny_data = s->deny_data,
-               .deny_grad = s->deny_grad,
-               .deny_links = s->deny_links,
-               .deny_switch = s->deny_switch,
-               .deny_ids = s->deny_ids,
-               .deny_texts = s->deny_texts,
+               .retry = {.denied = s->denied},
                .handled = s->exc0,
-               .deny_hook = s->deny_hook,
-               .deny_claims = s->deny_claims,
-               .false_claims = s->false_claims,
-               .deny_raises = s->deny_raises,
-               .deny_loops = s->deny_loops,
-               .deny_unroll = s->deny_unroll,
                .stop = s->stop,
                .nstop = s->nstop,
                .stopped = segment_stopped,
@@ -675,16 +689,16 @@ static int segment_attempt(Segment *s) {
     if (!mg_standin_begin(&rec)) {
       snap = segment_record(s, &rec, &outer, &end, &is_ret, &nslot);
       rc = 0;
-      if (snap && (s->failed || (!s->inner && !rec.texts_failed && mg_joint_record(&rec, snap)))) {
+      if (snap &&
+          (s->failed || (!s->inner && !mg_retry_failed(&rec, RETRY_texts) && mg_joint_record(&rec, snap)))) {
         mg_snapshot_free(snap);
         snap = NULL;
         rc = -1;
       }
-      if (snap && (mg_interrupt_due() || rec.again || rec.function_failed || rec.ids_failed ||
-                   segment_sizes_failed(s, &rec))) {
+      bool again = snap && (mg_interrupt_due() || rec.again);
+      again |= snap && retry_take(s, &rec, RETRY_WHEN_snapshot);
+      if (again || (snap && retry_next(s, &rec))) {
         s->again = rec.again;
-        s->deny_function |= rec.function_failed;
-        s->deny_ids |= rec.ids_failed;
         if (s->inner) segment_drop_inner(s);
         mg_snapshot_free(snap);
         snap = NULL;
@@ -701,7 +715,6 @@ static int segment_attempt(Segment *s) {
     mg_standin_end(&rec);
   }
   s->too_deep = rec.too_deep;
-  s->deny_links |= rec.links_asked;
   s->off |= s->cfg->fullgraph && rec.rehearsed;
   s->eager |= rec.rehearsed;
   mg_rec = NULL;
@@ -709,16 +722,14 @@ static int segment_attempt(Segment *s) {
   mg_stats.bytecodes += rec.nbytecode;
   mg_stats.record_ms += mg_now_ms() - t0;
   if (snap && segment_make_entry(s, &rec, snap, &outer, end, is_ret, nslot)) {
-    bool again = rec.hook_traced || rec.claims_failed || rec.raises_failed || segment_sizes_failed(s, &rec);
+    bool again = retry_take(s, &rec, RETRY_WHEN_built) || retry_next(s, &rec);
     rc = again ? 0 : -1;
-    s->deny_hook |= rec.hook_traced;
-    s->deny_claims |= rec.claims_failed;
-    s->deny_raises |= rec.raises_failed;
     s->failed = !again;
     if (again) PyErr_Clear();
   }
   segment_check_state(s, rec.filled_cache, PyDict_GET_SIZE(PyImport_GetModuleDict()) != modules);
-  s->deny_sizes |= rec.fixed_sizes;
+  retry_take(s, &rec, RETRY_WHEN_ended);
+  s->denied |= rec.retry.denied;
   PyObject *t, *v, *tb;
   PyErr_Fetch(&t, &v, &tb);
   mg_objects_end(&rec);
@@ -836,10 +847,7 @@ int mg_compile_segment(MgSegmentAt *d, const MgSlots *slots) {
                .code = d->code,
                .v = d->v,
                .stop_at = -1,
-               .deny_sizes = denied & MG_DENY_sizes,
-               .deny_data = denied & MG_DENY_data,
-               .deny_unroll = denied & MG_DENY_unroll,
-               .deny_claims = d->unclaimed,
+               .denied = retry_from_kept(denied) | (uint32_t)d->unclaimed << RETRY_claims,
                .false_claims = d->unclaimed};
   int rc = -1;
   if (segment_save(&s, d, slots)) goto done;
@@ -891,8 +899,7 @@ int mg_compile_segment(MgSegmentAt *d, const MgSlots *slots) {
     rc = 0;
     goto done;
   }
-  bucket->denied |=
-      s.deny_sizes * MG_DENY_sizes | s.deny_data * MG_DENY_data | s.deny_unroll * MG_DENY_unroll;
+  bucket->denied |= retry_to_kept(s.denied);
   segment_log(&s, s.entry);
   s.entry->number = ++mg_stats.entries;
   if (s.entry->nnode > 0) mg_stats.graphs++;

@@ -262,7 +262,7 @@ int mg_standin_begin(MgRec *r) {
   if (!cap) return PyErr_NoMemory(), -1;
   r->cap = cap;
   cap->rec = r;
-  mg_symsize_begin(cap, r->deny_sizes || !r->guards);
+  mg_symsize_begin(cap, mg_retry_denied(r, RETRY_sizes) || !r->guards);
   if (!(cap->objs = PyList_New(0))) return -1;
   cap->modes_before = standin_call_long("_len_torch_dispatch_stack");
   cap->functorch_before = standin_functorch_depth();
@@ -281,7 +281,7 @@ int mg_standin_begin(MgRec *r) {
   /* Anomaly mode looks at values and at Python's stack; the runs of what is recorded obey it. */
   cap->anomaly_was_on = mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled;
   if (cap->anomaly_was_on) *mg_abi.anomaly_enabled = false;
-  if (mg_procstate_begin(!r->deny_compiling)) return -1;
+  if (mg_procstate_begin(!mg_retry_denied(r, RETRY_compiling))) return -1;
   PyObject *pushed = PyObject_CallOneArg(mg_dispatch_push, cap->mode);
   if (!pushed) return -1; /* which may have pushed all the same */
   Py_DECREF(pushed);

@@ -669,7 +669,8 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   else if (mg_snap_size_of(b, o, &me)) return me;
   else if (mg_symfloat_is(o)) me = snap_number(b, o);
   else if (mg_lazystr_is(o))
-    mg_rec->texts_failed = true, me = mg_snap_emit(b, SN_const, Py_None, 0, NULL, 0); /* recorded again */
+    mg_retry_fail(mg_rec, RETRY_texts),
+        me = mg_snap_emit(b, SN_const, Py_None, 0, NULL, 0); /* recorded again */
   else if (mg_array_check(o)) me = snap_array(b, o);
   else if (mg_array_method_parts(o, &self, &name)) me = snap_array_method(b, self, name);
   else if (t == &PyTuple_Type && !snap_is_const(o))
@@ -721,7 +722,7 @@ static bool snap_meet_id(PyObject *o) {
   if (!number && (mg_older(o) || snap_is_const(o))) return true;
   id = number ? Py_NewRef(o) : PyLong_FromVoidPtr(o);
   met = id ? PyDict_GetItemWithError(ids, id) : NULL;
-  if (met && met != Py_None && (met == Py_True) != number) mg_rec->ids_failed = true;
+  if (met && met != Py_None && (met == Py_True) != number) mg_retry_fail(mg_rec, RETRY_ids);
   if (met && PyDict_SetItem(ids, id, number ? Py_True : Py_False)) Py_CLEAR(id);
   Py_XDECREF(id);
   return !PyErr_Occurred();

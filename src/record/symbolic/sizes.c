@@ -22,7 +22,7 @@
 
 void mg_symsize_give_up(MgRec *r, const char *why) {
   MgRec *before = mg_rec;
-  r->sizes_failed = true;
+  mg_retry_fail(r, RETRY_sizes);
   mg_rec = r;
   mg_rec_break(BK_op, "%s", why);
   mg_rec = before;
@@ -322,7 +322,7 @@ static MgSizeMark symsize_changes(MgCapture *cap, PyObject *tensor, SrcRef src, 
   const MgRec *r = cap->rec;
   MgSizeMark mark = mg_symmark_dim(tensor, src, k, lo, hi);
   int setting = r->cfg ? r->cfg->dynamic : -1;
-  if (mark == MARK_free && r->deny_data) mark = MARK_dynamic;
+  if (mark == MARK_free && mg_retry_denied(r, RETRY_data)) mark = MARK_dynamic;
   if (cap->sizes.off) return mark == MARK_free ? MARK_free : MARK_static;
   if (mark == MARK_static || (setting == 0 && mark != MARK_free && !mg_dynfloat_listed(src, false)))
     return MARK_static;

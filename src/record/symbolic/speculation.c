@@ -14,7 +14,8 @@
 #include "record/symbolic/unbacked.h"
 
 bool mg_claim_allowed(const MgRec *r) {
-  return !r->deny_claims && r->guards && !r->in_joint && !r->cap->in_part && !r->cap->wrappers;
+  return !mg_retry_denied(r, RETRY_claims) && r->guards && !r->in_joint && !r->cap->in_part &&
+         !r->cap->wrappers;
 }
 
 int mg_claim_add(MgRec *r, PyObject *condition, bool *yes) {
@@ -69,7 +70,7 @@ int mg_claim_expected(MgCapture *cap, PyObject *condition, bool *yes) {
 }
 
 int mg_claim_refuse(MgRec *r) {
-  r->claims_failed = true;
+  mg_retry_fail(r, RETRY_claims);
   if (!PyErr_Occurred())
     PyErr_SetString(PyExc_RuntimeError,
                     "magneto: an answer is taken for granted in a graph whose runs cannot be given up");

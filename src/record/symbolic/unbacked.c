@@ -23,9 +23,10 @@ bool mg_symdata_wanted(const MgRec *r, bool shape) {
  * fixed sizes: then the segment is recorded again. */
 bool mg_symdata_may(MgCapture *cap, bool shape) {
   MgRec *r = cap->rec;
-  if (r->deny_data || !r->guards || !r->cfg || r->in_joint || cap->in_part || cap->wrappers) return false;
+  if (mg_retry_denied(r, RETRY_data) || !r->guards || !r->cfg || r->in_joint || cap->in_part || cap->wrappers)
+    return false;
   if (r->want_fx) return mg_symdata_wanted(r, shape);
-  if (!r->deny_grad || !mg_abi.aoti_torch_grad_mode_is_enabled()) return true;
+  if (!mg_retry_denied(r, RETRY_grad) || !mg_abi.aoti_torch_grad_mode_is_enabled()) return true;
   for (uint32_t i = 0; i < cap->ninput; i++)
     if (mg_val(r->g, cap->input[i].val)->requires_grad) return false;
   return true;

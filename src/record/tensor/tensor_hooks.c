@@ -50,7 +50,7 @@ static PyObject *hook_add(MgRec *r, PyObject *with, PyObject *tensor, PyObject *
 /* On a tensor that the graph makes. */
 static PyObject *hook_inside(MgRec *r, PyObject *self, PyObject *hook) {
   static PyObject *point, *finish; /* the op, and magneto._glue.tensor_hooks.finish */
-  if (r->deny_hook || !(r->want_fx || r->cfg->fullgraph)) {
+  if (mg_retry_denied(r, RETRY_hook) || !(r->want_fx || r->cfg->fullgraph)) {
     mg_joint_links(self);
     return mg_rec_break(BK_op, "a hook on a tensor that is made here");
   }
