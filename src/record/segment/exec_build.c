@@ -10,11 +10,8 @@
 #include "entry/run/exec_compile.h"
 #include "entry/run/exec_run.h"
 #include "entry/run/exec_sizes.h"
-#include "entry/run/snapshot_program.h"
 #include "entry/run/snapshot_run.h"
 #include "entry/run/staged_exec.h"
-#include "host/python/glue.h"
-#include "host/python/pyframe.h"
 #include "host/python/pyobject.h"
 #include "host/torch/function_stack.h"
 #include "host/torch/literals.h"
@@ -25,14 +22,12 @@
 #include "record/core/source_place.h"
 #include "record/dispatch/meta_kernel.h"
 #include "record/fx/fx.h"
-#include "record/fx/fx_modules.h"
-#include "record/segment/tensor_lifetime.h"
+#include "record/segment/exec_backend.h"
 #include "record/symbolic/speculation.h"
 #include "record/symbolic/unbacked.h"
 #include "record/tensor/inference_mode.h"
 #include "record/tensor/leaf_grad.h"
 #include "record/tensor/standin.h"
-#include "record/tensor/tensor_hooks.h"
 #include "record/tensor/view_state.h"
 
 /* ---- preparing the graph ---- */
@@ -106,174 +101,6 @@ static bool exec_needs_autograd(const MgExec *e, const MgRec *r) {
     if (v->storage < r->cap->cap_storage && r->cap->storage_grad[v->storage]) return true;
   }
   return false;
-}
-
-/* ---- a custom backend ---- */
-
-/* By example, a tuple of the dimensions that are symbols; None for a number that is
- * one.  None: no size is.  New. */
-static PyObject *exec_symbols(const MgRec *r, const uint32_t *index, uint32_t n) {
-  bool none = !mg_symsize_inputs(&r->cap->sizes);
-  PyObject *all = none ? Py_NewRef(Py_None) : PyList_New(n);
-  for (uint32_t i = 0; all && !none && i < n; i++) {
-    PyObject *dims = index[i] & MG_FX_SYMBOL ? Py_NewRef(Py_None) : PyList_New(0), *t;
-    const MgVal *v = dims == Py_None ? NULL : mg_val(r->g, r->cap->input[index[i]].val);
-    for (int d = 0; dims && v && d < v->ndim; d++) {
-      int64_t k;
-      PyObject *dim = mg_ex_const_int(r->x, v->size[d], &k) ? NULL : PyLong_FromLong(d);
-      if (dim && PyList_Append(dims, dim)) Py_CLEAR(dims);
-      Py_XDECREF(dim);
-    }
-    t = !dims || !v ? dims : PyList_AsTuple(dims);
-    if (dims && v) Py_DECREF(dims);
-    if (t) PyList_SET_ITEM(all, i, t);
-    else Py_CLEAR(all);
-  }
-  return all;
-}
-
-/* What it calls of torch is none of the business of the program's modes.  It may take minutes: handlers of
- * signals run meanwhile, but not in what magneto._backends.registry does around it, whose weak references'
- * callbacks lose what a handler raises. */
-static PyObject *exec_call_backend(const MgRec *r, PyObject *backend, PyObject *gm, PyObject *examples,
-                                   PyObject *sizes) {
-  bool symbols = r->cap->wrappers || r->cap->loops, sized = sizes != Py_None && !r->cap->wrappers;
-  PyObject *m = symbols || sized ? mg_glue(GLUE_registry) : NULL, *f = NULL;
-  bool modes = r->cap->fmodes_known && mg_fmodes_depth(), grad = mg_exec_set_grad(mg_fx_called_grad(r->cap));
-  if (modes) mg_fmodes_leave();
-  if (m && sized) f = PyObject_CallMethod(m, "with_sizes", "OOOO", backend, gm, examples, sizes);
-  else if (m) f = PyObject_CallMethod(m, "with_symbols", "OOO", backend, gm, examples);
-  else if (!symbols && !sized) {
-    bool held = mg_pyframe_hold_signals(PyThreadState_Get(), false);
-    f = PyObject_CallFunctionObjArgs(backend, gm, examples, NULL);
-    mg_pyframe_hold_signals(PyThreadState_Get(), held);
-  }
-  if (modes) mg_fmodes_restore(r->cap);
-  mg_exec_set_grad(grad);
-  Py_XDECREF(m);
-  return f;
-}
-
-/* Gives the exception that a back end raised the type under which programs written
- * for torch.compile catch it. */
-static void exec_backend_failed(PyObject *backend) {
-  if (!PyErr_ExceptionMatches(PyExc_Exception)) return; /* Ctrl-C */
-  PyObject *t, *v, *tb;
-  PyErr_Fetch(&t, &v, &tb);
-  PyErr_NormalizeException(&t, &v, &tb);
-  if (tb) PyException_SetTraceback(v, tb);
-  PyObject *m = mg_glue(GLUE_registry), *e = m ? PyObject_CallMethod(m, "failed", "OO", backend, v) : NULL;
-  Py_XDECREF(m);
-  if (!e) PyErr_Clear();
-  if (e) {
-    Py_SETREF(v, e);
-    Py_SETREF(t, Py_NewRef((PyObject *)Py_TYPE(v)));
-    Py_XSETREF(tb, PyException_GetTraceback(v));
-  }
-  PyErr_Restore(t, v, tb);
-}
-
-/* What the backend made of the same graph for another module instance: 1; 0: there is
- * none; -1 with an exception. */
-static int exec_find_shared(MgExec *e, const MgRec *r, PyObject *gm, PyObject *examples, PyObject *sizes) {
-  if (!r->peers || !PyList_GET_SIZE(r->peers)) return 0;
-  PyObject *m = mg_glue(GLUE_shared_graphs),
-           *c = m ? PyObject_CallMethod(m, "find", "OOOO", gm, examples, sizes, r->peers) : NULL;
-  Py_XDECREF(m);
-  if (!c || c == Py_None) {
-    Py_XDECREF(c);
-    return c ? 0 : -1;
-  }
-  e->compiled = c;
-  e->callable = PyObject_GetAttrString(c, "call");
-  return e->callable ? 1 : -1;
-}
-
-/* Keeps what other instances may share. */
-static int exec_share(MgExec *e, PyObject *gm, PyObject *examples, PyObject *sizes) {
-  PyObject *m = mg_glue(GLUE_shared_graphs);
-  if (m) e->compiled = PyObject_CallMethod(m, "describe", "OOOO", gm, examples, sizes, e->callable);
-  Py_XDECREF(m);
-  return e->compiled ? 0 : -1;
-}
-
-/* Nothing can go on with symbolic sizes: the recording is repeated without, with an exception set. */
-static void exec_refuse_sizes(MgRec *r, const char *why) {
-  mg_retry_fail(r, RETRY_sizes);
-  PyErr_Format(PyExc_RuntimeError, "magneto: %s", why);
-}
-
-static int exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
-  uint32_t *index = NULL, n = 0;
-  PyObject *list = NULL, *sizes = NULL, *gm = mg_fx_module(r, &index, &n);
-  int rc = -1;
-  if (!gm) goto done;
-  if (cfg->explained) Py_XSETREF(r->shown, Py_NewRef(gm));
-  e->callable_grad = mg_fx_called_grad(r->cap);
-  if (!(e->input = mg_calloc(n + 1, sizeof *e->input))) {
-    PyErr_NoMemory();
-    goto done;
-  }
-  if (!(list = PyList_New(n))) goto done;
-  for (; e->ninput < n; e->ninput++) {
-    if (index[e->ninput] & MG_FX_SYMBOL) {
-      uint32_t k = index[e->ninput] & ~MG_FX_SYMBOL;
-      PyObject *hint = PyLong_FromLongLong(mg_sym_hint(r->x, r->cap->sizes.ref[k]));
-      if (!hint) goto done;
-      e->input[e->ninput] = (MgExecInput){.src = r->cap->sizes.src[k], .number = true};
-      PyList_SET_ITEM(list, e->ninput, hint);
-      continue;
-    }
-    const MgCapInput *in = &r->cap->input[index[e->ninput]];
-    e->input[e->ninput] = (MgExecInput){.src = in->src,
-                                        .pinned = in->pinned ? Py_NewRef(in->real) : NULL,
-                                        .scalar = in->scalar,
-                                        .array = in->array};
-    PyList_SET_ITEM(list, e->ninput, Py_NewRef(in->real));
-  }
-  if (!(sizes = exec_symbols(r, index, n))) goto done;
-  int shared = exec_find_shared(e, r, gm, list, sizes);
-  if (shared) {
-    rc = shared > 0 ? 0 : -1;
-    goto done;
-  }
-  bool hooks = mg_tensorhook_inside(r);
-  if (hooks) mg_tensorhook_watch();
-  e->callable = exec_call_backend(r, cfg->backend, gm, list, sizes);
-  if (hooks && mg_tensorhook_traced()) {
-    mg_retry_fail(r, RETRY_hook);
-    if (!PyErr_Occurred())
-      PyErr_SetString(PyExc_RuntimeError, "magneto: the backend traces the registration of a hook");
-    goto done;
-  }
-  if (!e->callable) {
-    exec_backend_failed(cfg->backend);
-    goto done;
-  }
-  if (e->callable == Py_NotImplemented) {
-    exec_refuse_sizes(r, "a backend compiles for fixed sizes, or raised an exception for symbolic ones");
-    goto done;
-  }
-  bool same = e->callable == gm || (PyMethod_Check(e->callable) && PyMethod_GET_SELF(e->callable) == gm);
-  if (!same && r->cap->wrappers)
-    mg_retry_deny(r, RETRY_sizes); /* made for the sizes of the examples, as far as anybody knows */
-  if (!same && sizes != Py_None && r->cap->wrappers) {
-    exec_refuse_sizes(r, "a backend compiles for fixed sizes");
-    goto done;
-  }
-  if (!PyCallable_Check(e->callable)) {
-    PyErr_Format(PyExc_TypeError,
-                 "magneto: the backend %R must return a callable, it returned an instance of %s",
-                 cfg->backend, Py_TYPE(e->callable)->tp_name);
-    goto done;
-  }
-  rc = exec_share(e, gm, list, sizes);
-done:
-  free(index);
-  Py_XDECREF(gm);
-  Py_XDECREF(sizes);
-  Py_XDECREF(list);
-  return rc;
 }
 
 static int exec_add_outputs(MgRec *r, const MgSnapshot *snap) {
@@ -350,76 +177,80 @@ static int exec_mentions_symbols(const MgRec *r) {
   return rc == MG_OK ? any : (PyErr_NoMemory(), -1);
 }
 
-static MgExec *exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
-  MgGraph *g = r->g;
-  MgExec *e = mg_calloc(1, sizeof *e);
-  PyObject **example = NULL;
-  if (!e) return (MgExec *)PyErr_NoMemory();
+/* What is known before it is clear how the graph runs.  -1 with an exception. */
+static int exec_begin(MgExec *e, MgRec *r, const MgSnapshot *snap) {
   e->guards = r->guards;
-  if (exec_add_outputs(r, snap) || exec_find_bits(e, g) || exec_find_spent(e, r) ||
+  if (exec_add_outputs(r, snap) || exec_find_bits(e, r->g) || exec_find_spent(e, r) ||
       mg_inference_mode_outputs(r, &e->inference) || (r->joint && mg_autograd_init()))
-    goto fail;
-  mg_exec_log_graph(g);
-  e->noutput = g->noutput;
-  if (r->claims_early && exec_take_claims(e, r, snap)) goto fail;
+    return -1;
+  mg_exec_log_graph(r->g);
+  e->noutput = r->g->noutput;
+  if (r->claims_early && exec_take_claims(e, r, snap)) return -1;
   e->no_autocast = mg_standin_autocast_on(r->cap);
   e->no_modes =
       r->cap->classes || r->cap->own_function || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
-  bool sizes = mg_symsize_inputs(&r->cap->sizes), data = !cfg->backend && mg_symdata_used(r);
-  int mention = sizes && !data ? exec_mentions_symbols(r) : 0;
-  if (mention < 0) goto fail;
-  bool whole = mention && !exec_is_idle(g) && !(cfg->backend && g->nnode > 1);
-  if (sizes && r->cap->told_sizes) { /* whose classes were told numbers */
-    exec_refuse_sizes(r, "tensors that wrap others in a graph with symbolic sizes");
-    goto fail;
+  return 0;
+}
+
+/* Runs node by node, by a plan, or by a compiled gradient graph, of sizes that are constants.  -1 with an
+ * exception. */
+static int exec_build_fixed(MgExec *e, MgRec *r, const MgConfig *cfg, PyObject **example, bool autograd) {
+  if (!(e->nodes = mg_noderun_build(mg_rec_trace(r, &(MgTrace){0})))) return -1;
+  if (!r->joint) {
+    if (autograd) return mg_exec_nodes_differentiate(mg_rec_trace(r, &(MgTrace){0}));
+    if (cfg->eager_backend || r->g->nnode <= 1 || !mg_compile_takes(r->g)) return 0; /* op by op */
+    return mg_exec_build_plan(e, mg_rec_trace(r, &(MgTrace){0}), &cfg->opt, example) < 0 ? -1 : 0;
   }
-  if (sizes && !whole && mg_execsizes_take(e, r, cfg, false, false)) goto fail;
-  if (!mention && !data) g->x->nsym = 0; /* nothing uses them */
-  if (exec_is_idle(g) && !(cfg->backend && mg_fx_calls(r->cap))) return e;
-  if (cfg->backend && (g->nnode > 1 || (r->cap->wrappers && mg_fx_calls(r->cap)))) {
-    if (exec_build_backend(e, r, cfg)) goto fail;
-    e->no_autocast &= mg_fx_is_aten(r->cap);
-    return e;
-  }
-  if (cfg->explained && !r->want_fx && g->nnode > 1 && !(r->shown = mg_fx_explain(r))) goto fail;
-  if (exec_take_inputs(e, r, data) || mg_viewstate_build(r, &e->views)) goto fail;
+  if (mg_exec_build_grad(e, mg_rec_trace(r, &(MgTrace){0}), example, NULL, NULL, 0) < 0) return -1;
+  if (!e->grad) return mg_exec_nodes_differentiate(mg_rec_trace(r, &(MgTrace){0}));
+  mg_noderun_free(e->nodes);
+  e->nodes = NULL;
+  return 0;
+}
+
+/* Builds what runs a graph of ATen: stages if sizes depend on data, or a graph whose sizes are symbols if
+ * there are any.  -1 with an exception. */
+static int exec_build_aten(MgExec *e, MgRec *r, const MgConfig *cfg, bool data, bool symbols) {
+  MgGraph *g = r->g;
+  if (exec_take_inputs(e, r, data) || mg_viewstate_build(r, &e->views)) return -1;
   bool switched = mg_joint_switched(mg_rec_trace(r, &(MgTrace){0})); /* a run finds leaves in one state */
   for (NodeRef n = 1; switched && n < g->nnode; n++) g->node[n].grad_mode = false;
-  if (!(example = exec_examples(e, r))) {
-    PyErr_NoMemory();
-    goto fail;
-  }
   bool autograd = exec_needs_autograd(e, r);
-  if (data) {
-    if (!(e->stages = exec_build_stages(r, cfg, autograd))) goto fail;
-    free(example);
-    return e;
+  if (data) return (e->stages = exec_build_stages(r, cfg, autograd)) ? 0 : -1;
+  if (symbols) {
+    if (autograd && !r->joint && mg_exec_nodes_differentiate(mg_rec_trace(r, &(MgTrace){0}))) return -1;
+    bool plans = !cfg->eager_backend && !autograd && g->nnode > 1 && mg_compile_takes(g);
+    return mg_execsizes_take(e, r, cfg, true, plans);
   }
-  if (whole) {
-    if (autograd && !r->joint && mg_exec_nodes_differentiate(mg_rec_trace(r, &(MgTrace){0}))) goto fail;
-    if (mg_execsizes_take(e, r, cfg, true,
-                          !cfg->eager_backend && !autograd && g->nnode > 1 && mg_compile_takes(g)))
-      goto fail;
-    free(example);
-    return e;
-  }
-  if (!(e->nodes = mg_noderun_build(mg_rec_trace(r, &(MgTrace){0})))) goto fail;
-  if (autograd && !r->joint && mg_exec_nodes_differentiate(mg_rec_trace(r, &(MgTrace){0}))) goto fail;
-  if (r->joint) {
-    if (mg_exec_build_grad(e, mg_rec_trace(r, &(MgTrace){0}), example, NULL, NULL, 0) < 0) goto fail;
-    if (e->grad) {
-      mg_noderun_free(e->nodes);
-      e->nodes = NULL;
-    } else if (mg_exec_nodes_differentiate(mg_rec_trace(r, &(MgTrace){0}))) goto fail;
-  } else if (!cfg->eager_backend && !autograd && g->nnode > 1 && mg_compile_takes(g)) { /* else op by op */
-    if (mg_exec_build_plan(e, mg_rec_trace(r, &(MgTrace){0}), &cfg->opt, example) < 0) goto fail;
-  }
+  PyObject **example = exec_examples(e, r);
+  if (!example) return PyErr_NoMemory(), -1;
+  int rc = exec_build_fixed(e, r, cfg, example, autograd);
   free(example);
-  return e;
-fail:
-  free(example);
-  mg_exec_free(e);
-  return NULL;
+  return rc;
+}
+
+/* -1 with an exception. */
+static int exec_build(MgExec *e, MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
+  MgGraph *g = r->g;
+  if (exec_begin(e, r, snap)) return -1;
+  bool sizes = mg_symsize_inputs(&r->cap->sizes), data = !cfg->backend && mg_symdata_used(r);
+  int mention = sizes && !data ? exec_mentions_symbols(r) : 0;
+  if (mention < 0) return -1;
+  bool whole = mention && !exec_is_idle(g) && !(cfg->backend && g->nnode > 1);
+  if (sizes && r->cap->told_sizes) { /* whose classes were told numbers */
+    mg_exec_refuse_sizes(r, "tensors that wrap others in a graph with symbolic sizes");
+    return -1;
+  }
+  if (sizes && !whole && mg_execsizes_take(e, r, cfg, false, false)) return -1;
+  if (!mention && !data) g->x->nsym = 0; /* nothing uses them */
+  if (exec_is_idle(g) && !(cfg->backend && mg_fx_calls(r->cap))) return 0;
+  if (cfg->backend && (g->nnode > 1 || (r->cap->wrappers && mg_fx_calls(r->cap)))) {
+    if (mg_exec_build_backend(e, r, cfg)) return -1;
+    e->no_autocast &= mg_fx_is_aten(r->cap);
+    return 0;
+  }
+  if (cfg->explained && !r->want_fx && g->nnode > 1 && !(r->shown = mg_fx_explain(r))) return -1;
+  return exec_build_aten(e, r, cfg, data, whole);
 }
 
 /* Backends and meta kernels call torch, which is no part of the program: its modes do not see that. */
@@ -427,17 +258,14 @@ MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
   bool modes = r->cap->classes || (r->cap->fmodes && PyList_GET_SIZE(r->cap->fmodes));
   PyObject *off = modes ? mg_fmodes_off() : NULL;
   if (modes && !off) return NULL;
-  MgExec *e = exec_build(r, cfg, snap);
-  if (e && exec_refuses_claims(e)) {
-    mg_exec_free(e);
-    e = NULL;
-    mg_claim_refuse(r);
-  }
-  if (off && mg_context_exit(off)) {
-    mg_exec_free(e);
-    e = NULL;
-  }
-  return e;
+  MgExec *e = mg_calloc(1, sizeof *e);
+  if (!e) PyErr_NoMemory();
+  int rc = e ? exec_build(e, r, cfg, snap) : -1;
+  if (!rc && exec_refuses_claims(e)) rc = mg_claim_refuse(r);
+  if (off && mg_context_exit(off)) rc = -1;
+  if (!rc) return e;
+  mg_exec_free(e);
+  return NULL;
 }
 
 /* ---- building ---- */

@@ -1,0 +1,78 @@
+/* What an attempt that failed denies to those after it.
+ * In: the rows of retries.def that a recording has failed.  Out: Segment.denied, and what MgBucket keeps of
+ * it. The order in which rows are looked at is the picture in retries.def. */
+#include "record/segment/segment_parts.h"
+#include "base/log.h"
+#include "record/core/capture.h"
+#include "record/object/older_iterators.h"
+
+static long retry_count[RETRY__COUNT]; /* how often each row fired, for tests */
+
+static void retry_deny(Segment *s, const MgRec *r, MgRetryKind k) {
+  retry_count[k]++;
+  s->denied |= 1u << k;
+  const MgRetryRow *row = &mg_retry_row[k];
+  mg_log(MG_LOG_plan_frame, "retry %s: %s; from here on %s", row->name, row->failed, row->denied);
+  if (k == RETRY_sizes)
+    mg_log(MG_LOG_recompiles, "sizes are constants from here on: %s", *r->reason ? r->reason : "autograd");
+}
+
+bool mg_segment_retry_take(Segment *s, const MgRec *r, MgRetryWhen when) {
+  bool any = false;
+  for (int k = 0; k < RETRY__COUNT; k++) {
+    if (mg_retry_row[k].when != when || !mg_retry_failed(r, (MgRetryKind)k)) continue;
+    retry_deny(s, r, (MgRetryKind)k);
+    any = true;
+  }
+  return any;
+}
+
+/* Failures that show in where the recording ended. */
+static void retry_see_end(const Segment *s, MgRec *r) {
+  bool raised = r->abort && r->code == BK_exception && mg_symsize_inputs(&r->cap->sizes);
+  bool asked = r->abort && r->code == BK_data_dependent && r->cap->sizes.value_asked;
+  if (raised || asked) mg_retry_fail(r, RETRY_sizes);
+  if (!s->level && mg_iterator_unfinished(r, s->v.slot, mg_pyframe_stacktop(s->frame[0].d->f)))
+    mg_retry_fail(r, RETRY_unroll);
+}
+
+bool mg_segment_retry_next(Segment *s, MgRec *r) {
+  retry_see_end(s, r);
+  for (int k = 0; k < RETRY__COUNT; k++) {
+    bool open = mg_retry_row[k].when == RETRY_WHEN_next && !mg_retry_in(s->denied, (MgRetryKind)k);
+    if (!open || !mg_retry_failed(r, (MgRetryKind)k)) continue;
+    retry_deny(s, r, (MgRetryKind)k);
+    return true;
+  }
+  return false;
+}
+
+uint32_t mg_segment_retry_from_kept(uint8_t kept) {
+  uint32_t denied = 0;
+  for (int k = 0; k < RETRY__COUNT; k++)
+    if (mg_retry_row[k].kept & kept) denied |= 1u << k;
+  return denied;
+}
+
+uint8_t mg_segment_retry_to_kept(uint32_t denied) {
+  uint8_t kept = 0;
+  for (int k = 0; k < RETRY__COUNT; k++)
+    if (mg_retry_in(denied, (MgRetryKind)k)) kept |= mg_retry_row[k].kept;
+  return kept;
+}
+
+static PyObject *retry_counts(PyObject *self, PyObject *unused) {
+  PyObject *all = PyDict_New();
+  for (int k = 0; all && k < RETRY__COUNT; k++) {
+    PyObject *n = PyLong_FromLong(retry_count[k]);
+    if (!n || PyDict_SetItemString(all, mg_retry_row[k].name, n)) Py_CLEAR(all);
+    Py_XDECREF(n);
+  }
+  return all;
+}
+
+static PyMethodDef retry_methods[] = {{"retries", retry_counts, METH_NOARGS,
+                                       "How often each row of retries.def fired in this process (tests)."},
+                                      {NULL, NULL, 0, NULL}};
+
+int mg_segment_retry_init(PyObject *module) { return PyModule_AddFunctions(module, retry_methods); }
