@@ -23,6 +23,7 @@
 #include "host/python/code_info.h"
 #include "host/python/names.h"
 #include "host/python/pyframe.h"
+#include "host/python/results.h"
 #include "record/call/call.h"
 #include "record/core/recording.h"
 #include "record/object/wrap.h"

@@ -8,6 +8,7 @@
 #include "entry/launch/plan_call.h"
 #include "entry/launch/stats.h"
 #include "host/python/names.h"
+#include "host/python/results.h"
 #include "host/torch/conj_neg.h"
 #include "host/torch/tensor_wrap.h"
 #include "ir/expr/dtype.h"
@@ -186,7 +187,7 @@ static int gradpart_plan(GradRun *r, uint32_t k) {
     Py_XSETREF(r->grad[i], grad[i]);
   }
   free(grad);
-  if (rc != -2 || mg_strict()) return rc;
+  if (rc != MG_RUN_FAILED || mg_strict()) return rc;
   PyErr_Clear(); /* the compiled backward failed: PyTorch's own */
   mg_stats.fallbacks++;
   r->all = mg_gradnode_again(a, r->state, r->saved, r->in + a->nsaved);

@@ -22,6 +22,7 @@
 #include "entry/launch/stats.h"
 #include "host/python/glue.h"
 #include "host/python/pyobject.h"
+#include "host/python/results.h"
 #include "host/torch/conj_neg.h"
 #include "host/torch/tensor_facts.h"
 #include "ir/graph/joint_spec.h"
@@ -373,7 +374,7 @@ static PyObject *gradnode_compute(MgAutograd *a, PyObject *state, PyObject *save
     for (uint32_t i = 0; !bad && i < a->ngrad; i++) bad = a->bits[i] && mg_lazybits_set(grad[i], a->bits[i]);
     if (!bad) r = gradnode_result(a, grad, given);
     for (uint32_t i = 0; i < a->ngrad; i++) Py_XDECREF(grad[i]);
-  } else if (rc == -2 && !mg_strict()) { /* the compiled backward failed: PyTorch's own */
+  } else if (rc == MG_RUN_FAILED && !mg_strict()) { /* the compiled backward failed: PyTorch's own */
     PyErr_Clear();
     mg_stats.fallbacks++;
     r = mg_gradnode_again(a, state, saved, tangent);

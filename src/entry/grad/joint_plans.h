@@ -73,8 +73,8 @@ MgRc mg_autograd_plans(const MgTrace *t, uint32_t nprimal, MgAutograd **out);
 /* r has the graph at `sizes` (n of them); plans: for these and other sizes. */
 MgRc mg_autograd_build_at(const MgTrace *t, MgNodeRun *nodes, uint32_t nprimal, MgAutograd *plans,
                           const int64_t *sizes, uint32_t n, MgAutograd **out);
-/* Runs forward.  in: borrowed primals; outs: nres new references.  -1 with an exception; -2 with one: the
- * compiled forward failed without having written anything, and the nodes may run instead. */
+/* Runs forward.  in: borrowed primals; outs: nres new references.  -1 with an exception;
+ * MG_RUN_FAILED: the nodes may run instead. */
 int mg_autograd_run(MgAutograd *a, PyObject *const *in, PyObject **outs);
 /* The same op by op through ATen. */
 int mg_autograd_run_nodes(MgAutograd *a, PyObject *const *in, PyObject **outs);

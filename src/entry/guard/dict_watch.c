@@ -28,7 +28,8 @@ typedef struct Watched {
 static Watched *watch_all;
 static uint32_t watch_n, watch_cap, watch_free = UINT32_MAX;
 static MgMap watch_by_dict;
-static int watch_id = -1; /* -2: none to be had */
+enum { WATCH_unasked = -1, WATCH_refused = -2 }; /* instead of an id: not asked for yet; none to be had */
+static int watch_id = WATCH_unasked;
 
 static PyObject *watch_dict(const MgGuards *g, uint32_t i) {
   return i < g->ndict ? g->fast_dict[i].dict : g->empty[i - g->ndict];
@@ -127,9 +128,9 @@ static void watch_forget(MgGuards *g, uint32_t n) {
 }
 
 void mg_guard_watch(MgGuards *g) {
-  if (watch_id == -1 && (watch_id = PyDict_AddWatcher(watch_event)) < 0) {
+  if (watch_id == WATCH_unasked && (watch_id = PyDict_AddWatcher(watch_event)) < 0) {
     PyErr_Clear();
-    watch_id = -2;
+    watch_id = WATCH_refused;
   }
   if (watch_id < 0) return;
   uint32_t n = g->ndict + g->nempty, i = 0;

@@ -67,6 +67,13 @@ static int planrun_wrap(PyObject *const *in, MgTensor **out, const int *same, in
   return bad;
 }
 
+/* The result of a run that ended with an exception. */
+static int planrun_failed(MgRc run, const MgPlanInfo *info) {
+  if (info->nwritten) return -1;
+  if (run == MG_BUG) return MG_RUN_FAILED;
+  return run == MG_RAISE || run == MG_PYERR ? MG_RUN_RAISED : -1;
+}
+
 int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *const *in, const int64_t *sizes,
                     PyObject **outs) {
   MgTensor *in_stack[PLANRUN_STACK], **t = in_stack, *out_stack[PLANRUN_STACK], **out = out_stack;
@@ -89,10 +96,10 @@ int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *cons
   MgRc run = mg_plan_part(p, call, until, t, sizes, out, same, err, sizeof err);
   if (gil) PyEval_RestoreThread(gil);
   if (run == MG_UNSUP) {
-    rc = -3;
+    rc = MG_RUN_SIZES;
   } else if (run != MG_OK) {
     mg_planrun_raise(run, err);
-    rc = info.nwritten ? -1 : run == MG_BUG ? -2 : run == MG_RAISE || run == MG_PYERR ? MG_RUN_RAISED : -1;
+    rc = planrun_failed(run, &info);
   } else rc = planrun_wrap(in, out, same, info.noutput, outs);
   if (!rc && info.nwritten && !*call) rc = planrun_bump_versions(&info, in);
 done:
@@ -124,7 +131,7 @@ int mg_planrun_checked(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyO
     else if (!outs[i]) outs[i] = late[i];
   }
   free(late);
-  return rc == -2 || rc == -3 ? -1 : rc; /* the first part went through */
+  return rc == MG_RUN_FAILED || rc == MG_RUN_SIZES ? -1 : rc; /* the first part went through */
 }
 
 int mg_planrun_autocast_off(PyObject **off) {

@@ -4,6 +4,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include "base/ctx.h"
+#include "host/python/results.h"
 
 typedef struct MgPlan MgPlan;
 typedef struct MgPlanCall MgPlanCall;
@@ -11,12 +12,7 @@ typedef struct MgPlanCall MgPlanCall;
 /* in: borrowed torch tensors in graph input order; sizes: values of the symbols, or NULL (mg_plan_run); outs:
  * new references in graph output order.  Releases the GIL while a long plan runs; bumps the version counters
  * of inputs that were written.  -1 with an exception: the one that eager raises when a check of data failed.
- * -2 with an exception: an error of ours, and no input was written yet, so the caller may run the graph in
- * another way.  -3 without an exception: the plan is not for these sizes.  MG_RUN_RAISED with an exception
- * that eager raises, too: a check of data, or an op of ATen, and no input was written.  MG_RUN_STOPPED
- * without one: the graph was to be compiled for these sizes, which was given up, since a signal waits
- * (interrupt.h); nothing has run. */
-enum { MG_RUN_RAISED = -6, MG_RUN_STOPPED = -7 };
+ * Others: MG_RUN_FAILED, MG_RUN_SIZES, MG_RUN_RAISED (results.h). */
 int mg_planrun(MgPlan *p, PyObject *const *in, const int64_t *sizes, PyObject **outs);
 /* The same in parts, see mg_plan_part: outs gets the results that became ready, NULL for the others.  *call:
  * NULL to begin and after the end, also that by an exception. */

@@ -57,9 +57,11 @@ typedef struct MgFunction { /* one call; in the recording's arena */
   bool once; /* some argument is an object of the recording, or it has side effects: it cannot be called again
               */
 } MgFunction;
+/* Of MgSizeOf, instead of a dimension: element number `at` of an int64 value; where its memory begins. */
+enum { MG_SIZE_ITEM = -1, MG_SIZE_OFFSET = -2 };
 typedef struct MgSizeOf { /* where the graph gives a size that depends on data */
   ValRef val;             /* 0: the symbol has a source */
-  int32_t dim;            /* a size of val; -1: element number `at` of an int64 value */
+  int32_t dim;            /* a size of val, or MG_SIZE_ITEM, MG_SIZE_OFFSET */
   uint32_t at;            /* (of true elements of a mask: the node that counts them) */
   ValRef mask;            /* the mask; 0: something else */
   MgSymNode *node;        /* the number of that element, borrowed; NULL: not asked for yet */

@@ -89,7 +89,7 @@ static PyObject *cache_key(int at, const MgSlots *s) {
   if (at == MG_KEY_NONE) return NULL;
   if (at >= 0) return at < s->n ? s->slot[at] : NULL;
   PyObject *c = s->func ? PyFunction_GET_CLOSURE(s->func) : NULL;
-  at = -2 - at;
+  at = MG_KEY_CELL - at;
   return c && at < PyTuple_GET_SIZE(c) ? PyCell_GET(PyTuple_GET_ITEM(c, at)) : NULL;
 }
 
@@ -101,7 +101,7 @@ static int cache_find_key(const MgSlots *s) {
     if (s->slot[i] && PyObject_TypeCheck(s->slot[i], mg_torch.module)) return i;
   for (int i = 0; c && i < PyTuple_GET_SIZE(c); i++) {
     PyObject *v = PyCell_GET(PyTuple_GET_ITEM(c, i));
-    if (v && PyObject_TypeCheck(v, mg_torch.module)) return -2 - i;
+    if (v && PyObject_TypeCheck(v, mg_torch.module)) return MG_KEY_CELL - i;
   }
   return MG_KEY_NONE;
 }

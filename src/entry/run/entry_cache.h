@@ -89,7 +89,7 @@ typedef struct MgSite { /* one offset of a code object, for one configuration */
   uint32_t config;
   uint64_t chain; /* tells the frames apart that wait for this one, and may be recorded with it; 0: none */
   int unit;
-  int key_slot;      /* where the instance is: a slot; -2 - i: in closure cell i; KEY_NONE */
+  int key_slot;      /* where the instance is: a slot; MG_KEY_CELL - i: in closure cell i; MG_KEY_NONE */
   MgBucket **bucket; /* bucket[0]: key NULL */
   uint32_t nbucket, cap;
   MgMap by_key;     /* key -> index in bucket */
@@ -101,7 +101,11 @@ typedef struct MgSite { /* one offset of a code object, for one configuration */
   PyObject *left;   /* list: what a custom backend compiled for modules that are gone (MgRec's peers), strong;
                        or NULL */
 } MgSite;
-enum { MG_KEY_NONE = -1, MG_SITE_LIMIT = 1024 }; /* entries of one site, whatever their instances */
+enum {
+  MG_KEY_NONE = -1,
+  MG_KEY_CELL = -2,
+  MG_SITE_LIMIT = 1024
+}; /* entries of one site, whatever their instances */
 /* The site, made when create is set; NULL when there is none (without create) or with exception. */
 MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, uint64_t chain, bool create);
 /* The bucket for a frame, or NULL: without create when there is none, else with exception. */

@@ -26,6 +26,7 @@
 #include "entry/run/staged_exec.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
+#include "host/python/results.h"
 #include "host/torch/array_bridge.h"
 #include "host/torch/conj_neg.h"
 #include "host/torch/function_stack.h"
@@ -181,7 +182,7 @@ static int exec_run_grad(MgExec *e, PyObject *const *in, PyObject **outs) {
   bool asked = e->grad->asked && !e->grad->lost;
   if (!e->plan_failed && !anomaly && !asked && mg_exec_same_overlap(e->overlap, e->ninput, in)) {
     int rc = mg_autograd_run(e->grad, in, outs);
-    if (rc != -2) return rc;
+    if (rc != MG_RUN_FAILED) return rc;
     if (mg_strict() || mg_exec_give_up_plan(e)) return -1;
   }
   return mg_autograd_run_nodes(e->grad, in, outs) ? MG_RUN_RAISED : 0;
@@ -195,7 +196,7 @@ int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *cla
   if (e->grad) return exec_run_grad(e, in, outs);
   if (e->plan && !e->plan_failed && mg_exec_same_overlap(e->overlap, e->ninput, in)) {
     int rc = mg_exec_plan(e->plan, in, NULL, claims, outs);
-    if (rc != -2) return rc;
+    if (rc != MG_RUN_FAILED) return rc;
     if (mg_strict() || !e->nodes || mg_exec_give_up_plan(e)) return -1;
   }
   if (claims) return MG_CLAIM_FALSE; /* nodes write as they run */

@@ -25,6 +25,7 @@
 #include "entry/run/exec_run.h"
 #include "host/python/interrupt.h"
 #include "host/python/pyframe.h"
+#include "host/python/results.h"
 #include "host/torch/literals.h"
 #include "ir/infer/graph_at.h"
 #include "runtime/plan/plan.h"
@@ -216,8 +217,7 @@ static int sizes_new_plan(MgExec *e, const MgExecAt *a, PyObject *const *in) {
   return done;
 }
 
-/* 0; -1 with an exception; -2: the same, an error of ours before anything was written; -3: no plan
- * with symbols is for this. */
+/* As mg_exec_plan; MG_RUN_SIZES: no plan with symbols is for these. */
 static int sizes_run_plan(MgExec *e, PyObject *const *in, MgExecAt *a, MgClaims *claims, PyObject **outs) {
   MgExecSizes *s = e->sizes;
   for (uint32_t i = 0; i <= s->nplan; i++) {
@@ -225,11 +225,11 @@ static int sizes_run_plan(MgExec *e, PyObject *const *in, MgExecAt *a, MgClaims 
     if (k >= s->nplan || (i && k == a->plan) || !mg_exec_same_overlap(s->plan[k].overlap, e->ninput, in))
       continue;
     int rc = mg_exec_plan(s->plan[k].plan, in, a->env, claims, outs);
-    if (rc == -3) continue;
+    if (rc == MG_RUN_SIZES) continue;
     a->plan = k;
     return rc;
   }
-  return -3;
+  return MG_RUN_SIZES;
 }
 
 /* ---- with numbers ---- */
@@ -358,8 +358,8 @@ int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *a, MgClaims *clai
   MgExecSizes *s = e->sizes;
   if (s->joint) return sizes_run_grad(e, in, a, outs);
   if (!s->plans) return sizes_run_numbers(e, in, a, false, claims, outs);
-  int rc = a->refused ? -3 : sizes_run_plan(e, in, a, claims, outs);
-  if (rc == -3 && !a->refused) {
+  int rc = a->refused ? MG_RUN_SIZES : sizes_run_plan(e, in, a, claims, outs);
+  if (rc == MG_RUN_SIZES && !a->refused) {
     SizesWork w;
     sizes_begin(e, &w);
     int made = s->nplan < EXECSIZES_PLANS && s->nfailed < EXECSIZES_TRIES ? sizes_new_plan(e, a, in) : 0;
@@ -368,9 +368,9 @@ int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *a, MgClaims *clai
     a->refused = !made;
     if (made) rc = sizes_run_plan(e, in, a, claims, outs);
   }
-  if (rc == -2) {
+  if (rc == MG_RUN_FAILED) {
     s->plans = false;
     return mg_strict() || mg_exec_give_up_plan(e) ? -1 : sizes_run_numbers(e, in, a, false, claims, outs);
   }
-  return rc == -3 ? sizes_run_numbers(e, in, a, true, claims, outs) : rc;
+  return rc == MG_RUN_SIZES ? sizes_run_numbers(e, in, a, true, claims, outs) : rc;
 }

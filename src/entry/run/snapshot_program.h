@@ -97,5 +97,4 @@ struct MgSnapshot {
   bool only_out;   /* returns output 0 and does nothing else */
 };
 enum { SNAP_UNBOUND = 0, SNAP_UNTOUCHED = UINT32_MAX };
-enum { MG_CLAIM_FALSE = -5 }; /* of a run: an answer is the other one, and nothing was written */
 #endif

@@ -11,6 +11,7 @@
 #include "entry/run/exec.h"
 #include "entry/run/exec_compile.h"
 #include "entry/run/exec_run.h"
+#include "host/python/results.h"
 #include "ir/infer/graph_at.h"
 #include "runtime/process/torch_abi.h"
 
@@ -386,9 +387,9 @@ static int stage_bind(const MgStages *s, uint32_t first, uint32_t n, PyObject *c
     MgTensor *t = mg_abi_tensor(env[of->val]);
     int64_t *size, *to = &at[s->bind[i]];
     void *p = NULL;
-    if (of->dim == -2 && mg_abi.aoti_torch_get_storage_offset(t, to)) return -1;
-    if (of->dim == -1 && (mg_abi.aoti_torch_get_data_ptr(t, &p) || !p)) return -1;
-    if (of->dim == -1) *to = ((const int64_t *)p)[of->at];
+    if (of->dim == MG_SIZE_OFFSET && mg_abi.aoti_torch_get_storage_offset(t, to)) return -1;
+    if (of->dim == MG_SIZE_ITEM && (mg_abi.aoti_torch_get_data_ptr(t, &p) || !p)) return -1;
+    if (of->dim == MG_SIZE_ITEM) *to = ((const int64_t *)p)[of->at];
     if (of->dim < 0) continue;
     if (mg_abi.aoti_torch_get_sizes(t, &size)) return -1;
     *to = size[of->dim];

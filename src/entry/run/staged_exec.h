@@ -17,16 +17,13 @@ typedef struct MgOptions MgOptions;
 typedef struct MgTrace MgTrace;
 
 typedef struct MgStages MgStages;
-enum {
-  MG_STAGES_OTHER = -4
-}; /* the sizes are not what the recording took them for, and nothing was written */
 
 /* Reads the graph of a recording (outputs set) and takes over its arena.  plans: compile; else every node is
  * called.  NULL with an exception. */
 MgStages *mg_stages_build(const MgTrace *t, const MgConfig *cfg, bool plans);
-/* in: borrowed real tensors in graph input order; outs: new references.  0, -1 with an exception,
- * MG_STAGES_OTHER without. */
 bool mg_stages_keeps_random(const MgStages *s); /* may a run be given up after random numbers were drawn? */
+/* in: borrowed real tensors in graph input order; outs: new references.  0, -1 with an exception,
+ * MG_STAGES_OTHER without (results.h). */
 int mg_stages_run(MgStages *s, const MgGuards *guards, PyObject *const *vals, PyObject *const *in,
                   PyObject **outs);
 void mg_stages_free(MgStages *s);

@@ -234,7 +234,7 @@ static int data_index(Data *d) {
 static int data_view(Data *d, int dim, bool drop, SymRef size, SymRef stride, int64_t hi) {
   const MgVal x = *data_tensor(d, 0);
   ValRef self = data_arg(d, 0)->u.val, v = data_result(d, 0, x.dtype, x.ndim - drop);
-  MgSizeOf of = {.val = v, .dim = -2}; /* where it begins: nobody asks */
+  MgSizeOf of = {.val = v, .dim = MG_SIZE_OFFSET}; /* where it begins: nobody asks */
   SymRef offset = v ? mg_symsize_symbol(d->r->cap, 0, &of, DATA_HINT, 0, MG_SIZE_MOST) : 0;
   if (!offset) return -1;
   MgVal *t = mg_val(d->g, v);

@@ -10,6 +10,7 @@
 #include "entry/guard/source.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
+#include "host/python/results.h"
 #include "record/core/identity.h"
 #include "record/core/ops.h"
 #include "record/core/recording.h"
@@ -609,8 +610,8 @@ static int attr_set_on_module(PyObject *o, PyObject *name, PyObject *v) {
     PyObject *raw = NULL, *d = attr_module_dict(o, where[i], &raw);
     if (!d && PyErr_Occurred()) return -1;
     if (!d && !raw) return 0;
-    int has = d && mg_olderdict_lazy(d) ? mg_olderdict_contains(d, name) : -2;
-    if (has == -2) has = PyDict_Contains(d ? d : raw, name);
+    int has = d && mg_olderdict_lazy(d) ? mg_olderdict_contains(d, name) : MG_ASK_PYTHON;
+    if (has == MG_ASK_PYTHON) has = PyDict_Contains(d ? d : raw, name);
     if (!d && has == 0) mg_guard_dict_key(mg_rec->guards, raw, NULL, name, NULL, false);
     Py_XDECREF(d);
     if (has) return has < 0 ? -1 : 0;

@@ -5,6 +5,7 @@
 #include "entry/guard/guard_add.h"
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
+#include "host/python/results.h"
 #include "record/core/capture.h"
 #include "record/core/identity.h"
 #include "record/core/loop.h"
@@ -141,11 +142,11 @@ PyObject *mg_rec_next(PyObject *it) {
 
 /* Is a number that a run computes among constants?  The keys of c are guarded; the answer
  * for the number is, by itself.
- * -1 with an exception; -2: ask as for other objects. */
+ * -1 with an exception; MG_ASK_PYTHON: as for other objects. */
 static int seq_contains_number(PyObject *c, PyObject *x) {
   if (!mg_symfloat_is(x) || (!PyDict_Check(c) && !PyAnySet_Check(c)) || seq_in_python(c, mg_names.contains))
-    return -2;
-  if (mg_rec_is_namespace(c) || mg_older_opaque(c)) return -2;
+    return MG_ASK_PYTHON;
+  if (mg_rec_is_namespace(c) || mg_older_opaque(c)) return MG_ASK_PYTHON;
   PyObject *keys = PySequence_List(c), *set = NULL, *has = NULL, *r = NULL;
   bool plain = keys != NULL;
   for (Py_ssize_t i = 0; plain && i < PyList_GET_SIZE(keys); i++) {
@@ -158,20 +159,20 @@ static int seq_contains_number(PyObject *c, PyObject *x) {
   Py_XDECREF(set);
   Py_XDECREF(keys);
   if (!keys || (plain && !has)) return -1;
-  int yes = r ? PyObject_IsTrue(r) : PyErr_Occurred() ? -1 : -2;
+  int yes = r ? PyObject_IsTrue(r) : PyErr_Occurred() ? -1 : MG_ASK_PYTHON;
   Py_XDECREF(r);
   return yes;
 }
 
 int mg_rec_contains(PyObject *c, PyObject *x) {
-  int has = mg_olderdict_lazy(c) ? mg_olderdict_contains(c, x) : -2;
-  if (has != -2) return has;
+  int has = mg_olderdict_lazy(c) ? mg_olderdict_contains(c, x) : MG_ASK_PYTHON;
+  if (has != MG_ASK_PYTHON) return has;
   if (mg_rec) {
     mg_compared(c);
     mg_compared(x);
   }
-  int number = mg_rec ? seq_contains_number(c, x) : -2;
-  if (number != -2) return number;
+  int number = mg_rec ? seq_contains_number(c, x) : MG_ASK_PYTHON;
+  if (number != MG_ASK_PYTHON) return number;
   if (mg_rec && ((PyDict_Check(c) && mg_older(c)) || PyAnySet_Check(c))) mg_older_pin(x);
   if (mg_rec && mg_rec_is_namespace(c)) {
     if (!PyUnicode_CheckExact(x))

@@ -11,6 +11,7 @@
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
+#include "host/python/results.h"
 #include "record/core/identity.h"
 #include "record/core/loop.h"
 #include "record/core/recording.h"
@@ -165,7 +166,7 @@ PyObject *mg_olderdict_get(PyObject *seen, PyObject *key) {
 }
 
 int mg_olderdict_contains(PyObject *seen, PyObject *key) {
-  if (!olderdict_plain(key)) return mg_olderdict_fill(seen) ? -1 : -2;
+  if (!olderdict_plain(key)) return mg_olderdict_fill(seen) ? -1 : MG_ASK_PYTHON;
   MgOlder *e = mg_older(seen);
   MgGuards *g = mg_rec->guards;
   SrcRef src = e->src ? e->src : mg_source(g, SRC_pinned, 0, 0, e->orig);

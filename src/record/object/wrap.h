@@ -54,8 +54,8 @@ bool mg_older_loads_for(int around, bool (*next)(const struct MgLoop *l, const s
 /* What is under the key of a lazy dict, new; NULL without exception: nothing, or the
  * dict is not lazy any more. */
 PyObject *mg_olderdict_get(PyObject *seen, PyObject *key);
-int mg_olderdict_contains(PyObject *seen,
-                          PyObject *key); /* 0, 1; -1 with an exception; -2: the dict is not lazy any more */
+/* 0, 1; -1 with an exception; MG_ASK_PYTHON: the dict is not lazy any more. */
+int mg_olderdict_contains(PyObject *seen, PyObject *key);
 
 /* ---- lists (older_list.c) ---- */
 PyObject *mg_olderlist_wrap(PyObject *v, SrcRef src); /* mg_wrap for a list that is met for the first time */

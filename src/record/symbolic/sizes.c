@@ -332,6 +332,8 @@ static MgSizeMark symsize_changes(MgCapture *cap, PyObject *tensor, SrcRef src, 
   return symsize_learned(r, src, "size", k) ? MARK_dynamic : MARK_static;
 }
 
+enum { STRIDE_fixed = -2 }; /* instead of the dimension below: the stride is not known to change */
+
 /* May the stride of dimension k be another in other runs?  Only one that leaves gaps behind what lies inside
  * of it: *below is that dimension, or -1. */
 static bool symsize_stride_changes(const MgCapture *cap, const MgFacts *f, SrcRef src, int k, int *below) {
@@ -351,11 +353,11 @@ static bool symsize_stride_changes(const MgCapture *cap, const MgFacts *f, SrcRe
 }
 
 /* Strides follow the sizes where they are those of a dense tensor; others are constants, or symbols where
- * they were seen to change (below[k] is -2 where they were not). */
+ * they were seen to change (below[k] is STRIDE_fixed where they were not). */
 static void symsize_strides(MgCapture *cap, SrcRef src, MgVal *v, MgFacts *f, const int *below) {
   MgExprs *x = cap->rec->x;
   for (int k = 0; k < f->ndim; k++) {
-    SrcRef s = below[k] == -2 ? 0 : mg_source(cap->rec->guards, SRC_stride, src, k, NULL);
+    SrcRef s = below[k] == STRIDE_fixed ? 0 : mg_source(cap->rec->guards, SRC_stride, src, k, NULL);
     SymRef e = s ? mg_symsize_symbol(cap, s, NULL, f->dim[f->ndim + k], 2, MG_SIZE_MOST) : 0;
     if (e) v->stride[k] = e;
     else f->follow[k] = (int8_t)(mg_symsize_inner(f, k) + 1);
@@ -367,7 +369,7 @@ static void symsize_strides(MgCapture *cap, SrcRef src, MgVal *v, MgFacts *f, co
     }
   for (int k = 0; k < f->ndim; k++)
     if (mg_expr(x, v->stride[k])->op == OP_const) f->follow[k] = 0;
-    else if (below[k] != -2) {
+    else if (below[k] != STRIDE_fixed) {
       f->follow[k] = (int8_t)(-1 - below[k]);
       f->dim[f->ndim + k] = MG_FACTS_ANY;
     }
@@ -418,7 +420,7 @@ void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef val) 
   for (int k = 0; k < v->ndim; k++) any |= (e[k] = symsize_dim(cap, tensor, src, val, k, f->dim[k])) != 0;
   for (int k = 0; k < v->ndim; k++)
     if (mg_symsize_inner(f, k) < 0 && symsize_stride_changes(cap, f, src, k, &below[k])) any = true;
-    else below[k] = -2;
+    else below[k] = STRIDE_fixed;
   if (!any) return;
   for (int k = 0; k < v->ndim; k++)
     if (e[k]) v->size[k] = e[k];

@@ -68,7 +68,7 @@ SymRef mg_symdata_number(MgSymNode *n) {
   if (!n->row && n->calc != CALC_abs && n->calc != CALC_int) return 0;
   ValRef val = n->row ? n->row : mg_symnode_val(n);
   if (!val) return 0;
-  MgSizeOf of = {.val = val, .dim = -1, .at = n->row ? n->at : 0, .node = n};
+  MgSizeOf of = {.val = val, .dim = MG_SIZE_ITEM, .at = n->row ? n->at : 0, .node = n};
   return n->size = mg_symsize_symbol(cap, 0, &of, DATA_HINT,
                                      n->calc == CALC_abs && !n->row ? 0 : -MG_SIZE_MOST, MG_SIZE_MOST);
 }
