@@ -28,7 +28,8 @@ int mg_exec_nodes_differentiate(const MgTrace *t);
 /* An error of ours in a plan: the exception becomes a warning, and the nodes run from now on.
  * -1: the warning is an error. */
 int mg_exec_give_up_plan(MgExec *e);
-/* claims: what a run has to find before it writes; NULL: nothing. */
+/* claims: what a run has to find before it writes; NULL: nothing.  0, -1 with an exception, or a code of a
+ * run (results.h). */
 int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs);
 int mg_exec_plan(MgPlan *p, PyObject *const *in, const int64_t *sizes, MgClaims *claims,
                  PyObject **outs); /* as mg_planrun */
