@@ -4,12 +4,21 @@
  * -infer recomputes every node's results and reports those that differ from the text (exit status 1).
  * -externs names the nodes that lowering leaves to the dispatcher.
  * -verify checks the structure; it also runs after every other pass.  -functional and -primitive check what
- * functionalize and decompose promise, -lowered lowers a copy and checks the schedule.  -q prints nothing. */
+ * functionalize and decompose promise, -lowered lowers a copy and checks the schedule.  -q prints nothing.
+ * Last passes, which print what the back end makes of the graph instead of the graph:
+ * -loops     loop nests
+ * -fused     loop nests by kernel
+ * -llvm      LLVM text for a CPU with AVX2 and torch's SLEEF, whatever this machine has
+ * -ptx       PTX text, for graphs on a CUDA device; no device is needed
+ * -plan      steps, buffers and the arena, every call through the host */
 #include "back/kernel/back.h"
 #include "back/lower/lower.h"
+#include "driver/kernels.h"
+#include "driver/planner.h"
 #include "ir/infer/graph_at.h"
 #include "ir/infer/infer.h"
 #include "middle/middle.h"
+#include "ptx/ptx.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +27,10 @@ typedef struct Opt { /* one run */
   MgCtx c;
   MgExprs x;
   MgGraph g;
-  int bad; /* mismatches reported */
+  MgSched s; /* of the last passes */
+  MgFused f;
+  MgStrbuf text; /* what they print */
+  int bad;       /* mismatches reported */
 } Opt;
 
 static char *opt_read(FILE *f) {
@@ -138,6 +150,75 @@ static MgRc opt_externs(Opt *o) {
   return MG_OK;
 }
 
+/* ---- the back end ---- */
+
+static MgRc opt_lower(Opt *o) {
+  memset(&o->s, 0, sizeof o->s);
+  TRY(mg_sched_init(&o->s, &o->g));
+  TRY(mg_lower(&o->s));
+  return mg_sched_verify(&o->s, "lowering");
+}
+
+static MgRc opt_fuse(Opt *o) {
+  TRY(opt_lower(o));
+  TRY(mg_fuse(&o->s, &o->f));
+  for (uint32_t i = 0; i < o->f.nstep; i++) {
+    MgKernel *k = o->f.step[i].kind == MS_kernel ? o->f.step[i].u.kernel : NULL;
+    if (k) snprintf(k->name, sizeof k->name, "kernel_%u", i);
+  }
+  return MG_OK;
+}
+
+static MgRc opt_loops(Opt *o) {
+  TRY(opt_lower(o));
+  mg_sched_print(&o->s, &o->text);
+  return MG_OK;
+}
+
+static MgRc opt_fused(Opt *o) {
+  TRY(opt_fuse(o));
+  mg_fused_print(&o->s, &o->f, &o->text);
+  return MG_OK;
+}
+
+static MgRc opt_llvm(Opt *o) {
+  const MgTarget avx2 = {.vector_bits = 256, .fma = true, .f16c = true, .sleef = true};
+  MgEmitter *e;
+  TRY(opt_fuse(o));
+  MgRc rc = mg_emitter_new(&o->s, &avx2, &e);
+  for (uint32_t i = 0; i < o->f.nstep && rc == MG_OK; i++)
+    if (o->f.step[i].kind == MS_kernel) rc = mg_emit_llvm(e, o->f.step[i].u.kernel, &o->text);
+  mg_emitter_free(e);
+  return rc;
+}
+
+static MgRc opt_ptx(Opt *o) {
+  do TRY(opt_lower(o));
+  while (mg_gpu_mark(&o->s)); /* each turn marks one node more, at least */
+  TRY(opt_fuse(o));
+  for (uint32_t i = 0; i < o->f.nstep; i++) {
+    const MgStepIR *t = &o->f.step[i];
+    MgPtxPlan p;
+    if (t->kind == MS_extern) {
+      mg_sb_printf(&o->text, "// step %u: %s\n", i, mg_node(&o->g, t->u.ext->node)->op->full);
+      continue;
+    }
+    TRY(mg_ptx_plan(&o->s, t->u.kernel, true, &p));
+    TRY(mg_ptx_emit(&o->s, t->u.kernel, &p, &o->text));
+  }
+  return MG_OK;
+}
+
+static MgRc opt_plan(Opt *o) {
+  MgMemPlan m;
+  TRY(opt_fuse(o));
+  TRY(mg_memplan(&o->s, &o->f, &m));
+  MgPlanExt *ext = mg_new(&o->c, MgPlanExt, o->f.nstep + 1); /* no engines */
+  TRYP(ext);
+  mg_planner_print(&o->s, &o->f, &m, ext, &o->text);
+  return MG_OK;
+}
+
 static const struct {
   const char *name;
   MgRc (*run)(Opt *o);
@@ -154,6 +235,11 @@ static const struct {
     {"-layout", opt_layout},
     {"-dce", opt_dce},
     {"-externs", opt_externs},
+    {"-loops", opt_loops},
+    {"-fused", opt_fused},
+    {"-llvm", opt_llvm},
+    {"-ptx", opt_ptx},
+    {"-plan", opt_plan},
 };
 
 static int opt_schemas(void) {
@@ -213,13 +299,12 @@ int main(int argc, char **argv) {
     else if ((rc = opt_pass[k].run(&o)) == MG_OK) rc = mg_graph_verify(&o.g, argv[i]);
   }
   if (rc == MG_OK && !quiet) {
-    MgStrbuf out = {0};
-    mg_graph_print(&o.g, &out);
-    fputs(mg_sb_text(&out), stdout);
-    mg_sb_free(&out);
+    if (!o.text.len) mg_graph_print(&o.g, &o.text);
+    fputs(mg_sb_text(&o.text), stdout);
   } else if (rc != MG_OK) {
     fprintf(stderr, "mgopt: %s: %s (%s:%d)\n", mg_rc_text(rc), o.c.msg, o.c.file ? o.c.file : "?", o.c.line);
   }
+  mg_sb_free(&o.text);
   mg_ctx_free(&o.c);
   free(text);
   return rc != MG_OK ? 2 : o.bad ? 1 : 0;

@@ -107,15 +107,7 @@ static void compile_log_loops(const Compile *k) {
 static void compile_log_fusion(const Compile *k) {
   MgStrbuf sb = {0};
   if (!mg_log_on(MG_LOG_fusion)) return;
-  for (uint32_t i = 0; i < k->f.nstep; i++) {
-    const MgStepIR *t = &k->f.step[i];
-    if (t->kind == MS_extern) {
-      mg_sb_printf(&sb, "step %u: %s\n", i, mg_node(k->g, t->u.ext->node)->op->full);
-      continue;
-    }
-    mg_sb_printf(&sb, "step %u: kernel of %u nests\n", i, t->u.kernel->nloop);
-    for (uint32_t n = 0; n < t->u.kernel->nloop; n++) mg_loop_print(&k->s, t->u.kernel->loop[n], &sb);
-  }
+  mg_fused_print(&k->s, &k->f, &sb);
   mg_log_text(MG_LOG_fusion, "fused", mg_sb_text(&sb));
   mg_sb_free(&sb);
 }

@@ -1,4 +1,4 @@
-"""These tests run build/mgopt; the Python package is not involved."""
+"""Most of these tests run build/mgopt alone; test_guard_text.py resets the compiler itself."""
 
 import pytest
 

@@ -205,3 +205,15 @@ void mg_sched_print(const MgSched *s, MgStrbuf *out) {
     mg_sb_putc(out, '\n');
   }
 }
+
+void mg_fused_print(const MgSched *s, const MgFused *f, MgStrbuf *out) {
+  for (uint32_t i = 0; i < f->nstep; i++) {
+    const MgStepIR *t = &f->step[i];
+    if (t->kind == MS_extern) {
+      mg_sb_printf(out, "step %u: %s\n", i, mg_node(s->g, t->u.ext->node)->op->full);
+      continue;
+    }
+    mg_sb_printf(out, "step %u: kernel of %u nests\n", i, t->u.kernel->nloop);
+    for (uint32_t n = 0; n < t->u.kernel->nloop; n++) mg_loop_print(s, t->u.kernel->loop[n], out);
+  }
+}

@@ -191,4 +191,5 @@ SymRef mg_view_extent(MgExprs *x, const MgView *v);
 MgRc mg_sched_verify(MgSched *s, const char *after);
 void mg_sched_print(const MgSched *s, MgStrbuf *out);
 void mg_loop_print(const MgSched *s, const MgLoop *l, MgStrbuf *out);
+void mg_fused_print(const MgSched *s, const MgFused *f, MgStrbuf *out); /* steps, with the nests of kernels */
 #endif

@@ -1,6 +1,7 @@
 /* Recording the instructions of a segment.
  * In: frames at its start.  Out: the snapshot at its end; or none, with the retry or the break noted in
  * Segment. Does not compile. */
+#include "record/object/fresh.h"
 #include "record/segment/segment_parts.h"
 #include <stdlib.h>
 #include "entry/run/snapshot_run.h"
