@@ -12,6 +12,7 @@
  * -ptx       PTX text, for graphs on a CUDA device; no device is needed
  * -plan      steps, buffers and the arena, every call through the host */
 #include "back/kernel/back.h"
+#include "back/emit/emit_llvm.h"
 #include "back/lower/lower.h"
 #include "driver/kernels.h"
 #include "driver/planner.h"
