@@ -24,6 +24,7 @@
 #include "middle/middle.h"
 #include "middle/partition.h"
 #include "ptx/ptx.h"
+#include "runtime/engine/gemm.h"
 #include "runtime/engine/onednn.h"
 #include "runtime/plan/plan_priv.h"
 #include "runtime/process/torch_abi.h"
@@ -158,13 +159,17 @@ static MgRc compile_externs(Compile *k) {
   return MG_OK;
 }
 
-/* oneDNN takes a few milliseconds to load, so only graphs with work for a library ask for it. */
-static bool compile_wants_onednn(const Compile *k) {
+/* What engines may be used.  oneDNN takes a few milliseconds to load, so only graphs with work for a library
+ * ask for it. */
+static void compile_engines(const Compile *k, MgSimplifyOpts *o) {
   bool wanted = false;
-  if (!mg_graph_on_cpu(k->g)) return false;
+  if (!mg_graph_on_cpu(k->g)) return;
   for (NodeRef n = 1; n < k->g->nnode && !wanted; n++)
     wanted = !mg_node(k->g, n)->dead && !mg_lower_knows(k->g, n);
-  return wanted && mg_onednn_ready();
+  if (!wanted) return;
+  o->onednn = mg_onednn_ready();
+  o->products = o->onednn || mg_gemm_wanted();
+  o->bf16 = o->onednn && mg_onednn_bf16();
 }
 
 /* ---- the passes ---- */
@@ -186,8 +191,7 @@ static MgRc compile_middle(Compile *k, MgJoint *j) {
   TRY(compile_verify(k, CP_functional, "dce"));
   compile_log_graph(k, MG_LOG_functional, "functional");
   TRY(compile_done(k, CS_functionalize));
-  simplify.onednn = compile_wants_onednn(k);
-  simplify.bf16 = simplify.onednn && mg_onednn_bf16();
+  compile_engines(k, &simplify);
   TRY(mg_patterns(g, &simplify)); /* on ATen's own ops, before they are taken apart */
   TRY(compile_verify(k, CP_functional, "patterns"));
   TRY(compile_done(k, CS_patterns));

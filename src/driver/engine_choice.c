@@ -7,6 +7,7 @@
 #include "ir/graph/graph.h"
 #include "runtime/engine/attention.h"
 #include "runtime/engine/blas.h"
+#include "runtime/engine/gemm.h"
 #include "runtime/engine/onednn.h"
 #include "runtime/engine/sized_engines.h"
 
@@ -87,6 +88,7 @@ static bool engine_frozen(const MgSched *s, const MgExtern *e, const MgOptions *
 
 static MgRc make_matmul(MgCtx *c, const void *d, MgEngine **out) {
   MgRc rc = mg_blas_matmul(c, d, out);
+  if (rc == MG_UNSUP) rc = mg_gemm_matmul(c, d, out);
   return rc == MG_UNSUP ? mg_onednn_matmul(c, d, out) : rc;
 }
 static MgRc make_conv(MgCtx *c, const void *d, MgEngine **out) { return mg_onednn_conv(c, d, out); }

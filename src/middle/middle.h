@@ -11,7 +11,8 @@ MgRc mg_functionalize(MgGraph *g);
 bool mg_may_overlap(const MgGraph *g, ValRef root, ValRef a, ValRef b);
 
 typedef struct MgSimplifyOpts {
-  bool onednn;      /* the oneDNN engines are there: use mg:: extern ops */
+  bool onednn;      /* oneDNN is there: convolutions become mg:: ops, in layouts of its choice */
+  bool products;    /* so do matrix products; an engine of ours may be there without oneDNN */
   bool bf16;        /* they are fast for bfloat16 on this CPU */
   bool keep_layout; /* do not choose channels_last inside the graph */
   bool (*lowers)(const MgGraph *g,

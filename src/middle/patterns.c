@@ -17,8 +17,7 @@ typedef struct Pat {
   MgGraph *g;
   uint32_t *uses; /* per value: arguments of live nodes, outputs and write-backs that name it */
   ValRef *now;    /* per value: what replaced it, or 0 */
-  bool onednn;    /* that library is there */
-  bool bf16;      /* and takes bfloat16 */
+  const MgSimplifyOpts *o;
 } Pat;
 
 /* Positions of arguments, as in ops_mg.def. */
@@ -57,7 +56,7 @@ static bool pat_takes(const Pat *p, ValRef v, int broadcast) {
   const MgVal *t = mg_val(p->g, v);
   int64_t step, most;
   if (t->device != DEV_cpu) return false;
-  if (t->dtype != DT_f32 && !(p->bf16 && t->dtype == DT_bf16)) return false;
+  if (t->dtype != DT_f32 && !(p->o->bf16 && t->dtype == DT_bf16)) return false;
   for (int i = 0; i < t->ndim; i++) {
     int64_t size = mg_sym_hint(p->g->x, t->size[i]);
     if (size < 1 || !mg_ex_range(p->g->x, t->stride[i], &step, &most) || step < 0) return false;
@@ -576,26 +575,29 @@ static MgRc pat_values_only(Pat *p, MgNode *n) {
   return MG_OK;
 }
 
+/* The engine of the node that a rule makes. */
+typedef enum PatNeed { NEED_none, NEED_onednn, NEED_products } PatNeed;
+
 static const struct PatRule {
   uint16_t code;
-  bool onednn; /* makes a node that needs that library */
+  PatNeed need;
   MgRc (*apply)(Pat *p, MgNode *n);
 } pat_rules[] = {
-    {TOP_convolution, true, pat_conv},
-    {TOP__convolution, true, pat_conv},
-    {TOP_mm, true, pat_matmul},
-    {TOP_addmm, true, pat_matmul},
-    {TOP_bmm, true, pat_matmul},
-    {TOP_baddbmm, true, pat_matmul},
-    {TOP_native_batch_norm, false, pat_batch_norm},
-    {TOP__native_batch_norm_legit_no_training, false, pat_batch_norm},
-    {TOP_add_Tensor, false, pat_add},
-    {TOP_mul_Tensor, false, pat_mul},
-    {TOP__scaled_dot_product_flash_attention_for_cpu, false, pat_attention},
-    {TOP__linalg_svd, false, pat_values_only},
-    {TOP__linalg_eigh, false, pat_values_only},
-    {TOP_view, false, pat_attention_parts},
-    {TOP__unsafe_view, false, pat_attention_parts},
+    {TOP_convolution, NEED_onednn, pat_conv},
+    {TOP__convolution, NEED_onednn, pat_conv},
+    {TOP_mm, NEED_products, pat_matmul},
+    {TOP_addmm, NEED_products, pat_matmul},
+    {TOP_bmm, NEED_products, pat_matmul},
+    {TOP_baddbmm, NEED_products, pat_matmul},
+    {TOP_native_batch_norm, NEED_none, pat_batch_norm},
+    {TOP__native_batch_norm_legit_no_training, NEED_none, pat_batch_norm},
+    {TOP_add_Tensor, NEED_none, pat_add},
+    {TOP_mul_Tensor, NEED_none, pat_mul},
+    {TOP__scaled_dot_product_flash_attention_for_cpu, NEED_none, pat_attention},
+    {TOP__linalg_svd, NEED_none, pat_values_only},
+    {TOP__linalg_eigh, NEED_none, pat_values_only},
+    {TOP_view, NEED_none, pat_attention_parts},
+    {TOP__unsafe_view, NEED_none, pat_attention_parts},
 };
 
 /* ---- the walk
@@ -606,16 +608,20 @@ static void pat_rename(ValRef *v, void *arg) {
   while (p->now[*v]) *v = p->now[*v];
 }
 
+static bool pat_has(const Pat *p, PatNeed need) {
+  return need == NEED_products ? p->o->products : need == NEED_onednn ? p->o->onednn : true;
+}
+
 static MgRc pat_node(Pat *p, MgNode *n) {
   mg_node_each_val(n, pat_rename, p);
   for (size_t i = 0; i < sizeof pat_rules / sizeof *pat_rules; i++)
     if (pat_rules[i].code == n->op->code)
-      return p->onednn || !pat_rules[i].onednn ? pat_rules[i].apply(p, n) : MG_OK;
+      return pat_has(p, pat_rules[i].need) ? pat_rules[i].apply(p, n) : MG_OK;
   return pat_find_act(n->op->code) ? pat_act(p, n) : MG_OK;
 }
 
 MgRc mg_patterns(MgGraph *g, const MgSimplifyOpts *o) {
-  Pat p = {.g = g, .onednn = o->onednn, .bf16 = o->bf16};
+  Pat p = {.g = g, .o = o};
   TRYP(p.uses = mg_new(g->c, uint32_t, g->nval));
   TRYP(p.now = mg_new(g->c, ValRef, g->nval));
   for (uint32_t k = 1; k < g->nnode; k++)

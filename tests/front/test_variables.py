@@ -67,6 +67,7 @@ WRONG = {
     "MAGNETO_CACHE_MB": ("abc", "from 0 to 1048576"),
     "MAGNETO_CPU": ("v9", "v2, v3, v4"),
     "MAGNETO_BLAS": ("mkl", "1, 0"),
+    "MAGNETO_GEMM": ("mkl", "1, 0"),
     "MAGNETO_LOGS": ("graph_breaks,no_such_channel", "output_code"),
     "MAGNETO_STOP": ("nowhere", "functionalize, patterns"),
     "MAGNETO_ONLY": ("5-", "n and a-b"),

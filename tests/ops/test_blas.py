@@ -1,4 +1,5 @@
-"""Matrix products by torch's BLAS, forced where oneDNN would be taken: every order of the operands, biases, gradients, sizes that change."""
+"""Matrix products by engines that are forced where oneDNN would be taken: every order of the operands,
+biases, gradients, sizes that change."""
 
 import os
 import subprocess
@@ -52,11 +53,18 @@ for rows in (6, 9, 9, 17, 4, 2):
 """
 
 
+ENGINES = {
+    "blas.gemm": {"MAGNETO_BLAS": "1"},
+    "tiled.matmul": {"MAGNETO_GEMM": "1", "MAGNETO_ONEDNN": "0"},
+}
+
+
 @pytest.mark.parametrize("threads", [1, 2])
-def test_products(threads: int) -> None:
-    env = {**os.environ, "MAGNETO_BLAS": "1", "OMP_NUM_THREADS": str(threads), "MAGNETO_LOGS": "plan"}
+@pytest.mark.parametrize("engine", ENGINES)
+def test_products(engine: str, threads: int) -> None:
+    env = {**os.environ, **ENGINES[engine], "OMP_NUM_THREADS": str(threads), "MAGNETO_LOGS": "plan"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "blas.gemm" in done.stderr
+    assert engine in done.stderr

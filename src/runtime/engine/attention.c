@@ -14,8 +14,6 @@
 #endif
 
 enum { SCORE_BYTES = 192 << 10, L1_BYTES = 24 << 10, MAX_ROWS = 96, ALIGN = 16 /* floats of a cache line */ };
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
 
 typedef struct Sdpa Sdpa;
 typedef struct SdpaSet {  /* the code of one instruction set */
@@ -39,17 +37,19 @@ struct Sdpa {
 };
 
 /* Scratch memory of one share: keys and values by panels, scaled queries, scores, results. */
-INLINE float *part_keys(const Sdpa *s, float *scratch) { return scratch; }
-INLINE float *part_values(const Sdpa *s, float *scratch) { return scratch + s->key_floats; }
-INLINE float *part_queries(const Sdpa *s, float *scratch) {
+MG_INLINE float *part_keys(const Sdpa *s, float *scratch) { return scratch; }
+MG_INLINE float *part_values(const Sdpa *s, float *scratch) { return scratch + s->key_floats; }
+MG_INLINE float *part_queries(const Sdpa *s, float *scratch) {
   return part_values(s, scratch) + s->value_floats;
 }
-INLINE float *part_scores(const Sdpa *s, float *scratch) {
+MG_INLINE float *part_scores(const Sdpa *s, float *scratch) {
   return part_queries(s, scratch) + s->rows * s->dim;
 }
-INLINE float *part_out(const Sdpa *s, float *scratch) { return part_scores(s, scratch) + s->rows * s->line; }
+MG_INLINE float *part_out(const Sdpa *s, float *scratch) {
+  return part_scores(s, scratch) + s->rows * s->line;
+}
 
-INLINE const float *at(const Sdpa *s, void *const *ptr, int which, int64_t head) {
+MG_INLINE const float *at(const Sdpa *s, void *const *ptr, int which, int64_t head) {
   const int64_t *st = s->d.t[which].stride;
   return (const float *)ptr[which] + head / s->head * st[0] + head % s->head * st[1];
 }
@@ -66,34 +66,40 @@ static float nothing_seen(float *s, int64_t n) {
 
 /* Accumulators, the columns and one factor fill the registers: 12 + 2 + 1 of 16, 24 + 4 + 1 of 32; without
  * FMA a product needs one more. */
-#define SDPA_SET any
-#define SDPA_LANES 4
+#define SIMD_SET any
+#define SIMD_LANES 4
+#if defined(__x86_64__)
+#define SIMD_MAX(a, b) ((MgF4)_mm_max_ps((__m128)(a), (__m128)(b)))
+#else
+#define SIMD_MAX(a, b) ((MgF4)(((a) > (b) & (MgI4)(a)) | (~((a) > (b)) & (MgI4)(b))))
+#endif
 #define SDPA_WIDE 2
 #define SDPA_ROWS 4
-#if defined(__x86_64__)
-#define SDPA_MAX(a, b) ((MgF4)_mm_max_ps((__m128)(a), (__m128)(b)))
-#else
-#define SDPA_MAX(a, b) ((MgF4)(((a) > (b) & (MgI4)(a)) | (~((a) > (b)) & (MgI4)(b))))
-#endif
+#include "runtime/engine/simd.h"
 #include "runtime/engine/attention_tile.h"
+#include "runtime/engine/simd_end.h"
 #if defined(__x86_64__)
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
-#define SDPA_SET avx2
-#define SDPA_LANES 8
+#define SIMD_SET avx2
+#define SIMD_LANES 8
+#define SIMD_MAX(a, b) ((MgF8)_mm256_max_ps((__m256)(a), (__m256)(b)))
 #define SDPA_WIDE 2
 #define SDPA_ROWS 6
-#define SDPA_MAX(a, b) ((MgF8)_mm256_max_ps((__m256)(a), (__m256)(b)))
+#include "runtime/engine/simd.h"
 #include "runtime/engine/attention_tile.h"
+#include "runtime/engine/simd_end.h"
 #pragma GCC pop_options
 #pragma GCC push_options
 #pragma GCC target("avx512f")
-#define SDPA_SET avx512
-#define SDPA_LANES 16
+#define SIMD_SET avx512
+#define SIMD_LANES 16
+#define SIMD_MAX(a, b) ((MgF16)_mm512_max_ps((__m512)(a), (__m512)(b)))
 #define SDPA_WIDE 4
 #define SDPA_ROWS 6
-#define SDPA_MAX(a, b) ((MgF16)_mm512_max_ps((__m512)(a), (__m512)(b)))
+#include "runtime/engine/simd.h"
 #include "runtime/engine/attention_tile.h"
+#include "runtime/engine/simd_end.h"
 #pragma GCC pop_options
 #endif
 

@@ -1,0 +1,367 @@
+/* Matrix products by register tiles.
+ * In: a description of a product.  Out: an engine that packs rows of x and columns of w into panels, and
+ * multiplies panels: the sums of a tile stay in registers, a panel of w in the first cache, those of x in the
+ * second.  gemm_tile.h has the code; it is compiled once per instruction set.
+ *
+ * A task is a block of rows of one batch.  With few tasks all threads work at one, each at its share of the
+ * columns, and pack its rows together.  With many, each task belongs to one thread. */
+#include "runtime/engine/gemm.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/env.h"
+#include "runtime/engine/simd.h"
+#include "runtime/process/cpu.h"
+#include "runtime/process/threads.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum {
+  GEMM_BATCH = MG_DESC_RANK - 2,
+  GEMM_L1 = 24 << 10,        /* bytes of a panel of w, of 32 KiB */
+  GEMM_ROW_BYTES = 6 << 20,  /* of the packed rows of a block, which the last cache holds */
+  GEMM_LEAST_ROWS = 96,      /* of a block: packing w again costs an eighth of the product */
+  GEMM_PART = 96,            /* rows, a multiple of every set's */
+  GEMM_ALIGN = 16,           /* floats of a cache line */
+  GEMM_SMALL = 1 << 17,      /* multiplications that are not worth a team of threads: some 5 us */
+  GEMM_PACK_GRAIN = 16 << 10 /* floats that are worth a thread when rows are packed */
+};
+
+typedef enum GemmAct {
+  GEMM_none,
+  GEMM_relu,
+  GEMM_leaky_relu,
+  GEMM_clip,
+  GEMM_gelu,
+  GEMM_gelu_tanh,
+  GEMM_silu,
+  GEMM_sigmoid,
+  GEMM_tanh,
+  GEMM_elu,
+  GEMM_hardswish,
+  GEMM_hardsigmoid,
+  GEMM_mish
+} GemmAct;
+
+static const char *const gemm_acts[] = {"", "relu", "leaky_relu", "clip", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "elu", "hardswish", "hardsigmoid", "mish"};
+
+typedef struct GemmOperand { /* strides, in floats */
+  bool present;
+  int ptr; /* of the engine's pointers */
+  int64_t row, col, batch[GEMM_BATCH];
+} GemmOperand;
+
+typedef struct Gemm Gemm;
+typedef struct GemmSet { /* the code of one instruction set; what the functions do is said in gemm_tile.h */
+  int lanes, rows, panel;
+  void (*pack_rows)(const float *x, int64_t row, int64_t col, int64_t nrow, bool whole, int64_t depth,
+                    float *to);
+  void (*pack_columns)(const float *w, int64_t row, int64_t col, int64_t depth, int64_t ncol, float *to);
+  void (*stripe)(const float *a, int64_t step, const float *b, int64_t depth, float *c, int64_t nrow,
+                 bool add);
+  void (*finish)(const Gemm *g, float *c, int64_t nrow, int64_t ncol, float *out, const float *bias,
+                 const float *residual);
+} GemmSet;
+
+struct Gemm {
+  MgEngine e;
+  GemmOperand t[MATMUL_NPTR];
+  int nbatch;
+  int64_t size[GEMM_BATCH]; /* of the batch dimensions */
+  int64_t m, n, k;
+  GemmAct act;
+  float act_a, act_b;
+  int64_t rows, nblock;  /* rows of a block; blocks of a batch */
+  int64_t tasks;         /* blocks of all batches */
+  bool shared;           /* all threads work at one task */
+  int64_t nslot;         /* shares of the work, each with scratch memory of its own */
+  int64_t step;          /* floats from one row panel to the next */
+  int64_t rows_floats;   /* the packed rows of a block: one, before the slots, or one in each of them */
+  int64_t slot_floats;   /* panel of w, sums, and the packed rows unless they are shared */
+  const GemmSet *set;
+};
+
+#define SIMD_SET any
+#define SIMD_LANES 4
+#define SIMD_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define GEMM_WIDE 2
+#define GEMM_ROWS 4
+#include "runtime/engine/simd.h"
+#include "runtime/engine/gemm_tile.h"
+#include "runtime/engine/simd_end.h"
+#if defined(__x86_64__)
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#define SIMD_SET avx2
+#define SIMD_LANES 8
+#define SIMD_MAX(a, b) ((MgF8)_mm256_max_ps((__m256)(a), (__m256)(b)))
+#define GEMM_WIDE 2
+#define GEMM_ROWS 6
+#include "runtime/engine/simd.h"
+#include "runtime/engine/gemm_tile.h"
+#include "runtime/engine/simd_end.h"
+#pragma GCC pop_options
+#endif
+
+/* ---- running ---- */
+
+typedef struct GemmRun {
+  const Gemm *g;
+  void *const *ptr;
+  float *scratch;
+  int64_t task; /* that all threads work at */
+} GemmRun;
+
+static int64_t gemm_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t gemm_up(int64_t a, int64_t by) { return (a + by - 1) / by * by; }
+
+/* The first element of an operand in the batch of a task; NULL: it is absent. */
+static float *gemm_at(const GemmRun *r, int which, int64_t task) {
+  const GemmOperand *o = &r->g->t[which];
+  if (!o->present) return NULL;
+  float *p = r->ptr[o->ptr];
+  int64_t batch = task / r->g->nblock;
+  for (int i = r->g->nbatch - 1; i >= 0; i--) {
+    p += batch % r->g->size[i] * o->batch[i];
+    batch /= r->g->size[i];
+  }
+  return p;
+}
+
+static int64_t gemm_row(const Gemm *g, int64_t task) { return task % g->nblock * g->rows; }
+
+/* Packs row panels [begin, end) of a task. */
+static void gemm_pack(const GemmRun *r, int64_t task, float *to, int64_t begin, int64_t end) {
+  const Gemm *g = r->g;
+  const GemmOperand *o = &g->t[MATMUL_x];
+  const float *x = gemm_at(r, MATMUL_x, task);
+  int64_t rows = g->set->rows, first = gemm_row(g, task), last = gemm_min(first + g->rows, g->m);
+  for (int64_t p = begin; p < end; p++) {
+    int64_t row = first + p * rows;
+    g->set->pack_rows(x + row * o->row, o->row, o->col, gemm_min(rows, last - row),
+                      row + g->set->lanes <= g->m, g->k, to + p * g->step);
+  }
+}
+
+/* Column panels [begin, end) of a task whose rows are packed at a. */
+static void gemm_columns(const GemmRun *r, int64_t task, const float *a, float *slot, int64_t begin,
+                         int64_t end) {
+  const Gemm *g = r->g;
+  const GemmOperand *ow = &g->t[MATMUL_w], *ob = &g->t[MATMUL_bias], *or = &g->t[MATMUL_residual];
+  int64_t panel = g->set->panel, most = GEMM_L1 / (int64_t)sizeof(float) / panel;
+  int64_t row = gemm_row(g, task), nrow = gemm_min(g->rows, g->m - row);
+  const float *w = gemm_at(r, MATMUL_w, task), *bias = gemm_at(r, MATMUL_bias, task);
+  const float *residual = gemm_at(r, MATMUL_residual, task);
+  float *out = gemm_at(r, MATMUL_out, task), *b = slot, *c = slot + panel * most;
+  int64_t part = g->k <= most ? gemm_min(nrow, GEMM_PART) : nrow; /* sums of short products stay in cache */
+  for (int64_t p = begin; p < end; p++) {
+    int64_t col = p * panel, ncol = gemm_min(panel, g->n - col);
+    for (int64_t i = 0; i < nrow; i += part) {
+      int64_t rows = gemm_min(part, nrow - i), at = row + i;
+      for (int64_t k = 0; k < g->k; k += most) {
+        int64_t depth = gemm_min(most, g->k - k);
+        if (!i) g->set->pack_columns(w + k * ow->row + col * ow->col, ow->row, ow->col, depth, ncol, b);
+        g->set->stripe(a + i / g->set->rows * g->step + k * g->set->rows, g->step, b, depth, c, rows, k > 0);
+      }
+      g->set->finish(g, c, rows, ncol, out + at * g->t[MATMUL_out].row + col,
+                     bias ? bias + at * ob->row + col * ob->col : NULL,
+                     residual ? residual + at * or->row + col * or->col : NULL);
+    }
+  }
+}
+
+static int64_t gemm_row_panels(const Gemm *g, int64_t task) {
+  return (gemm_min(g->rows, g->m - gemm_row(g, task)) + g->set->rows - 1) / g->set->rows;
+}
+
+static void gemm_pack_range(void *const *buf, const int64_t *size, int64_t begin, int64_t end) {
+  const GemmRun *r = buf[0];
+  gemm_pack(r, r->task, r->scratch, begin, end);
+}
+
+/* Shares [begin, end) of the columns of one task. */
+static void gemm_columns_range(void *const *buf, const int64_t *size, int64_t begin, int64_t end) {
+  const GemmRun *r = buf[0];
+  const Gemm *g = r->g;
+  int64_t panels = (g->n + g->set->panel - 1) / g->set->panel;
+  for (int64_t s = begin; s < end; s++)
+    gemm_columns(r, r->task, r->scratch, r->scratch + g->rows_floats + s * g->slot_floats,
+                 panels * s / g->nslot, panels * (s + 1) / g->nslot);
+}
+
+/* Shares [begin, end) of all tasks. */
+static void gemm_tasks_range(void *const *buf, const int64_t *size, int64_t begin, int64_t end) {
+  const GemmRun *r = buf[0];
+  const Gemm *g = r->g;
+  int64_t panels = (g->n + g->set->panel - 1) / g->set->panel;
+  for (int64_t s = begin; s < end; s++) {
+    float *slot = r->scratch + s * g->slot_floats, *rows = slot + g->slot_floats - g->rows_floats;
+    for (int64_t task = g->tasks * s / g->nslot; task < g->tasks * (s + 1) / g->nslot; task++) {
+      gemm_pack(r, task, rows, 0, gemm_row_panels(g, task));
+      gemm_columns(r, task, rows, slot, 0, panels);
+    }
+  }
+}
+
+static int gemm_run(const MgEngine *e, MgEngineArgs *a) {
+  GemmRun r = {(const Gemm *)e, a->ptr, a->scratch, 0};
+  const Gemm *g = r.g;
+  void *buf[1] = {&r};
+  if (!g->shared) {
+    MgRange all = {gemm_tasks_range, buf, NULL, g->nslot, 1};
+    mg_threads_run(&all, 1, 0);
+    return 0;
+  }
+  for (; r.task < g->tasks; r.task++) {
+    int64_t panels = gemm_row_panels(g, r.task), grain = GEMM_PACK_GRAIN / g->step + 1;
+    MgRange range[2] = {{gemm_pack_range, buf, NULL, panels, g->nslot > 1 ? grain : panels},
+                        {gemm_columns_range, buf, NULL, g->nslot, 1}};
+    mg_threads_run(range, 2, 0);
+  }
+  return 0;
+}
+
+static void gemm_free(MgEngine *e) { free(e); }
+
+static const MgEngineOps gemm_ops = {"tiled.matmul", gemm_run, NULL, NULL, gemm_free};
+
+/* ---- setting up ---- */
+
+static const GemmSet *gemm_set(void) {
+#if defined(__x86_64__)
+  if (mg_cpu()->avx2 && mg_cpu()->fma) return &gemm_set_avx2;
+#endif
+  return &gemm_set_any;
+}
+
+/* Stride of dimension i of `ndim`, counted from the result's; 0 where the operand repeats. */
+static int64_t gemm_stride(const MgTensorDesc *t, int ndim, int i) {
+  int at = i - (ndim - t->ndim);
+  return at < 0 || t->size[at] == 1 ? 0 : t->stride[at];
+}
+
+static void gemm_operand(const MgTensorDesc *t, int ndim, GemmOperand *o) {
+  o->present = t->present;
+  if (!t->present) return;
+  o->row = gemm_stride(t, ndim, ndim - 2);
+  o->col = gemm_stride(t, ndim, ndim - 1);
+  for (int i = 0; i < ndim - 2; i++) o->batch[i] = gemm_stride(t, ndim, i);
+}
+
+/* Makes the innermost batch dimension rows, if w is the same in all of it and rows go on in equal steps. */
+static bool gemm_fold(Gemm *g) {
+  int last = g->nbatch - 1;
+  bool one = g->m == 1; /* then it has no step of its own yet */
+  for (int i = 0; i < MATMUL_NPTR; i++) {
+    const GemmOperand *o = &g->t[i];
+    if (!o->present) continue;
+    if (i == MATMUL_w ? o->batch[last] : !one && o->batch[last] != o->row * g->m) return false;
+  }
+  for (int i = 0; i < MATMUL_NPTR && one; i++)
+    if (i != MATMUL_w) g->t[i].row = g->t[i].batch[last];
+  g->m *= g->size[last];
+  g->nbatch--;
+  return true;
+}
+
+/* The transposed product, which writes rows where this one writes columns. */
+static void gemm_turn(Gemm *g) {
+  GemmOperand x = g->t[MATMUL_x];
+  int64_t m = g->m;
+  g->t[MATMUL_x] = g->t[MATMUL_w];
+  g->t[MATMUL_w] = x;
+  g->m = g->n;
+  g->n = m;
+  for (int i = 0; i < MATMUL_NPTR; i++) {
+    int64_t row = g->t[i].row;
+    g->t[i].row = g->t[i].col;
+    g->t[i].col = row;
+  }
+}
+
+static bool gemm_act_of(const MgActDesc *act, Gemm *g) {
+  const char *name = act->name ? act->name : "";
+  size_t n = sizeof gemm_acts / sizeof *gemm_acts, i = 0;
+  while (i < n && strcmp(gemm_acts[i], name)) i++;
+  g->act = (GemmAct)i;
+  g->act_a = act->a;
+  g->act_b = act->b;
+  return i < n;
+}
+
+static bool gemm_describe(const MgMatmulDesc *d, Gemm *g) {
+  const MgTensorDesc *x = &d->t[MATMUL_x], *o = &d->t[MATMUL_out];
+  int ndim = o->ndim;
+  if (ndim < 2 || x->ndim < 2 || d->t[MATMUL_w].ndim < 2 || !gemm_act_of(&d->act, g)) return false;
+  for (int i = 0; i < MATMUL_NPTR; i++) {
+    const MgTensorDesc *t = &d->t[i];
+    if (!t->present) continue;
+    if (t->dtype != 6 /* float32 */ || t->ndim > ndim) return false;
+    g->t[i].ptr = i;
+    gemm_operand(t, ndim, &g->t[i]);
+  }
+  g->m = o->size[ndim - 2];
+  g->n = o->size[ndim - 1];
+  g->k = x->size[x->ndim - 1];
+  g->nbatch = ndim - 2;
+  for (int i = 0; i < g->nbatch; i++) g->size[i] = o->size[i];
+  for (int i = 0; i < ndim; i++)
+    if (o->size[i] < 1) return false;
+  if (g->k < 1) return false;
+  if (g->t[MATMUL_out].col != 1 && g->n > 1) gemm_turn(g);
+  if (g->t[MATMUL_out].col != 1 && g->n > 1) return false;
+  for (int n = 0; n != g->nbatch && g->nbatch > 0;) { /* until nothing changes */
+    n = g->nbatch;
+    if (g->size[n - 1] == 1) g->nbatch--;
+    else gemm_fold(g);
+  }
+  return true;
+}
+
+/* How the work is cut. */
+static void gemm_cut(Gemm *g) {
+  int64_t batches = 1, panel = g->set->panel, rows = g->set->rows, panels = (g->n + panel - 1) / panel;
+  for (int i = 0; i < g->nbatch; i++) batches *= g->size[i];
+  double work = (double)batches * (double)g->m * (double)g->n * (double)g->k;
+  g->e.single = work <= GEMM_SMALL;
+  int64_t threads = g->e.single ? 1 : mg_abi_threads();
+  int64_t most = GEMM_ROW_BYTES / (int64_t)sizeof(float) / g->k;
+  most = most < GEMM_LEAST_ROWS ? GEMM_LEAST_ROWS : most;
+  g->shared = batches < threads && panels >= 4 * threads;
+  int64_t blocks = (g->m + most - 1) / most;
+  if (!g->shared && batches * blocks < 4 * threads) { /* smaller blocks, to have enough of them */
+    int64_t want = (4 * threads + batches - 1) / batches, can = g->m / GEMM_LEAST_ROWS;
+    int64_t more = gemm_min(want, can);
+    blocks = more > blocks ? more : blocks;
+    if (batches * blocks < threads && panels >= threads) g->shared = true;
+  }
+  g->rows = gemm_up((g->m + blocks - 1) / blocks, rows);
+  g->nblock = (g->m + g->rows - 1) / g->rows;
+  g->tasks = batches * g->nblock;
+  g->nslot = gemm_min(threads, g->shared ? panels : g->tasks);
+  g->step = gemm_up(g->k * rows + g->set->lanes, GEMM_ALIGN);
+  g->rows_floats = (g->rows / rows) * g->step;
+  g->slot_floats = GEMM_L1 / (int64_t)sizeof(float) + gemm_up(g->rows * panel, GEMM_ALIGN);
+  if (!g->shared) g->slot_floats += g->rows_floats;
+  int64_t floats = g->nslot * g->slot_floats + (g->shared ? g->rows_floats : 0);
+  g->e.scratch = (uint64_t)floats * sizeof(float);
+}
+
+/* With AVX-512 the products of torch's own library are faster. */
+bool mg_gemm_wanted(void) {
+  bool faster = mg_cpu()->level < CPU_v4 && !mg_onednn_ready();
+  return mg_env(ENV_GEMM) ? mg_env_switch(ENV_GEMM, false) : faster;
+}
+
+MgRc mg_gemm_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {
+  if (!mg_gemm_wanted()) return MG_UNSUP;
+  Gemm g = {.e.ops = &gemm_ops, .set = gemm_set()};
+  if (!gemm_describe(d, &g)) return MG_UNSUP;
+  gemm_cut(&g);
+  Gemm *e = mg_malloc(sizeof *e);
+  if (!e) return mg_fail(c, MG_NOMEM, "matmul engine");
+  *e = g;
+  *out = &e->e;
+  return MG_OK;
+}

@@ -1,0 +1,12 @@
+/* Engine for float32 matrix products on the CPU: out = act(x @ w + bias + residual), all read and written
+ * through their strides.  Both operands are packed from live memory on every call, so that a change of
+ * weights is always seen. */
+#ifndef MG_GEMM_H
+#define MG_GEMM_H
+#include "runtime/engine/onednn.h"
+
+/* Are products of this process run so?  Where oneDNN is missing, or MAGNETO_GEMM says it. */
+bool mg_gemm_wanted(void);
+/* MG_UNSUP without an error in the context: not taken. */
+MgRc mg_gemm_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out);
+#endif
