@@ -4,13 +4,16 @@ callbacks.  The programs are generated: each way to drop what a box holds, with 
 import collections
 import functools
 import gc
+import math
 import operator
+import warnings
 import weakref
 
 import pytest
 import torch
+from torch.utils._device import _device_constructors
 
-from harness import check
+from harness import check, forced_breaks
 from magneto import _magneto
 from support import assert_counts
 
@@ -288,3 +291,78 @@ def test_what_others_hold_breaks_no_graph():
 
     check(f, lambda: (torch.ones(2), [with_a(Plain(), logger)]))
     assert_counts(graphs=1, breaks=0)
+
+
+def awaited_by_hand(x):
+    async def double(t):
+        return t * 2
+
+    c = double(x)
+    try:
+        c.send(None)
+    except StopIteration as e:
+        return e.value + 1
+
+
+def never_awaited(x):
+    async def double(t):
+        return t * 2
+
+    y = x * 3
+    double(y)
+    return y + 1
+
+
+def warnings_of(f):
+    """What Python warns about in a call; the records hold the coroutines."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        f(torch.ones(2))
+        return [str(w.message) for w in seen]
+
+
+@pytest.mark.parametrize("k, inner", [(0, False), (2, False), (14, True)])
+@pytest.mark.parametrize("f", [awaited_by_hand, never_awaited])
+def test_python_warns_about_coroutines_as_in_eager(f, k, inner):
+    """Neither about one that only a dropped recording has made, nor not at all on a hit."""
+    eager, compiled = warnings_of(f), _magneto.Callable(f)
+    assert len(eager) == (f is never_awaited)
+    with forced_breaks(k, inner):
+        for _ in range(3):
+            assert warnings_of(compiled) == eager
+    _magneto.reset()
+
+
+def own_function(x):
+    return x
+
+
+@pytest.mark.parametrize(
+    "key", [torch.ones, math.sin, torch._C._nn.gelu, own_function, torch.nn.functional.relu]
+)
+def test_a_function_of_a_module_may_be_a_key_though_its_end_is_seen(key):
+    """Its module holds it, so an entry may as well."""
+    ends = []
+    ref = weakref.ref(key, ends.append)
+    among, table = {key, "other"}, {key: 2}
+
+    def f(x):
+        if torch.zeros in among:
+            return x
+        return x + len(table) + sum(table.values())
+
+    check(f, lambda: (torch.ones(2),))
+    assert_counts(graphs=1, breaks=0)
+    assert ref() is key and not ends
+
+
+def test_a_default_device_may_be_set_when_the_ends_of_factories_are_seen():
+    refs = [weakref.ref(k, print) for k in _device_constructors()]
+
+    def f(x):
+        with torch.device("cpu"):
+            return torch.ones(3) + x
+
+    check(f, lambda: (torch.ones(3),))
+    assert_counts(graphs=1, breaks=0)
+    assert all(r() for r in refs)

@@ -207,10 +207,14 @@ PyObject *mg_pyframe_call_blank(PyObject *func) {
   return r;
 }
 
+bool mg_pyframe_unawaited(PyObject *gen) {
+  return PyCoro_CheckExact(gen) && ((PyGenObject *)gen)->gi_frame_state == FRAME_CREATED;
+}
+
 void mg_pyframe_end_generator(PyObject *gen) {
   MgFrame *f = mg_pyframe_suspended(gen);
-  if (!f) return;
-  mg_pyframe_set_lasti(f, -1); /* no handler covers this position */
+  if (f) mg_pyframe_set_lasti(f, -1); /* no handler covers this position */
+  else if (!mg_pyframe_unawaited(gen)) return;
   PyObject *r = PyObject_CallMethod(gen, "close", NULL);
   if (!r) PyErr_Clear();
   Py_XDECREF(r);

@@ -66,13 +66,16 @@ MgFrame *mg_pyframe_suspended(PyObject *gen);
  * a yield. NULL when it runs, is finished, or stands inside of an exception handler. */
 MgFrame *mg_pyframe_paused(PyObject *gen, bool *started);
 bool mg_pyframe_gen_finished(PyObject *gen);
+/* A coroutine that has not begun: Python warns when it dies. */
+bool mg_pyframe_unawaited(PyObject *gen);
 /* Gives a generator that has not started what another one of its code holds: v[0..n), borrowed, NULL where
  * unbound. unit: the yield it stands at; -1: that one has not started either, and v has the contents of the
  * cells that the prologue makes, and no free variables. */
 void mg_pyframe_fill_generator(PyObject *gen, PyObject *const *v, int n, int unit);
 /* Calls a function with as many arguments as it asks for, which nobody looks at. */
 PyObject *mg_pyframe_call_blank(PyObject *func);
-/* Ends a generator that stands at a yield without running any of its code. */
+/* Ends a generator that stands at a yield, or a coroutine that has not begun, without running any of its
+ * code. */
 void mg_pyframe_end_generator(PyObject *gen);
 
 /* The exception being handled in this frame or generator: a slot that holds a new reference or NULL. */

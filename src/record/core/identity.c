@@ -6,17 +6,24 @@
 #include "host/python/hook_mode.h"
 #include "record/core/recording.h"
 
+static int ident_add_generator(MgIdent *d, PyObject *o) {
+  PyObject *ref = PyWeakref_NewRef(o, NULL);
+  int rc = ref ? PyList_Append(d->gens, ref) : -1;
+  Py_XDECREF(ref);
+  return rc;
+}
+
 void mg_fresh(PyObject *o) {
   if (!mg_rec || !o) return;
   MgIdent *d = mg_rec->ident;
+  if ((PyGen_Check(o) || PyCoro_CheckExact(o)) && ident_add_generator(d, o)) {
+    PyErr_Clear();
+    mg_rec->guards->failed = true;
+    return;
+  }
   if (PyGen_Check(o)) {
     /* Not kept alive: when the program drops it, it is closed, and its finally clauses run. */
-    PyObject *ref = PyWeakref_NewRef(o, NULL);
-    if (!ref || PyList_Append(d->gens, ref) || mg_map_putp(&d->fresh_gen, o, 1) != MG_OK) {
-      PyErr_Clear();
-      mg_rec->guards->failed = true;
-    }
-    Py_XDECREF(ref);
+    if (mg_map_putp(&d->fresh_gen, o, 1) != MG_OK) mg_rec->guards->failed = true;
     return;
   }
   if (mg_map_getp(&d->fresh, o) != MG_MAP_NONE) return;

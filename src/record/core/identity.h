@@ -70,7 +70,7 @@ struct MgIdent {
   MgMap by_dict;          /* instance dict -> index of its owner, once attributes were looked at */
   MgMap fresh;
   MgMap fresh_gen;   /* fresh generators, by address; not kept alive */
-  PyObject *gens;    /* list: weak references to them */
+  PyObject *gens;    /* list: weak references to fresh generators and coroutines */
   PyObject *keep;    /* list: fresh objects */
   PyObject *absent;  /* marks a deleted attribute in an overlay */
   PyObject *func;    /* strong: the outer frame's function */

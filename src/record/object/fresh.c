@@ -1,7 +1,7 @@
 /* What the recording itself made: objects, kept alive to its end so that their addresses stay theirs, and
  * generators, which must be able to die.
  * In: marks (mg_fresh).  Out: mg_is_fresh; whose end runs code of the program; the end of
- * generators that are left suspended. */
+ * generators and coroutines that are left suspended. */
 #include "record/object/fresh.h"
 #include "host/python/names.h"
 #include "host/python/pyframe.h"
@@ -62,7 +62,7 @@ int mg_older_self(PyObject **slot, PyCodeObject *co) {
 PyObject *mg_fresh_generator(const MgIdent *d, Py_ssize_t *i) {
   while (*i < PyList_GET_SIZE(d->gens)) {
     PyObject *o = PyWeakref_GET_OBJECT(PyList_GET_ITEM(d->gens, (*i)++));
-    if (PyGen_CheckExact(o)) return o;
+    if (o != Py_None) return o;
   }
   return NULL;
 }
@@ -91,7 +91,8 @@ void mg_generators_end(MgRec *r) {
   while (r->ident && (gen = mg_fresh_generator(r->ident, &i))) {
     Py_INCREF(gen);
     MgFrame *f = mg_pyframe_suspended(gen);
-    if (f && !mg_skip_opaque(mg_pyframe_code(f))) mg_pyframe_end_generator(gen);
+    bool own = f && !mg_skip_opaque(mg_pyframe_code(f));
+    if (own || mg_pyframe_unawaited(gen)) mg_pyframe_end_generator(gen);
     Py_DECREF(gen);
   }
 }

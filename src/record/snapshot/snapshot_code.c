@@ -73,13 +73,14 @@ uint32_t mg_snap_generator(MgBuilder *b, PyObject *o) {
 }
 
 /* A generator that was left in the middle of a try or with block and is no part of the result: CPython would
- * run the rest when it dies, which may have happened already. */
+ * run the rest when it dies, which may have happened already. A coroutine that never began: CPython warns
+ * when it dies. */
 bool mg_snap_generators(MgBuilder *b) {
   PyObject *o;
   Py_ssize_t i = 0;
   while ((o = mg_fresh_generator(mg_rec->ident, &i))) {
     if (mg_map_getp(&b->memo, o) != MG_MAP_NONE) continue;
-    if (mg_generator_cleans_up(o)) {
+    if (mg_generator_cleans_up(o) || mg_pyframe_unawaited(o)) {
       mg_snap_refuse(o);
       return false;
     }
