@@ -76,10 +76,25 @@ bool mg_finalizer_iterator(PyObject *it) {
   return Py_TYPE(e->orig)->tp_traverse(e->orig, fin_over, NULL) && mg_rec_finalizes(it);
 }
 
+/* Is this Python function what its module has under its name? */
+static bool fin_is_global(PyObject *f) {
+  PyFunctionObject *fn = (PyFunctionObject *)f;
+  return PyDict_GetItemWithError(fn->func_globals, fn->func_qualname) == f;
+}
+
+/* Does a module or class hold this function, for as long as it lives?  Then it makes no difference that an
+ * entry holds it, whatever runs at its end. */
+static bool fin_stays(PyObject *f) {
+  if (PyFunction_Check(f)) return fin_is_global(f);
+  if (!PyCFunction_CheckExact(f)) return false;
+  PyObject *owner = ((PyCFunctionObject *)f)->m_self; /* of a static method, too */
+  return !owner || PyModule_Check(owner) || PyType_Check(owner);
+}
+
 bool mg_finalizer_keys(PyObject *keys) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); i++) {
     PyObject *x = PyTuple_GET_ITEM(keys, i);
-    if (mg_fin_is_leaf(x) || !mg_finalizer_reached(x)) continue;
+    if (mg_fin_is_leaf(x) || fin_stays(x) || !mg_finalizer_reached(x)) continue;
     mg_rec_break(BK_older_object, "a %s, whose end runs code, is a key or in a set", Py_TYPE(x)->tp_name);
     return true;
   }
