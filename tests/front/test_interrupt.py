@@ -1,5 +1,6 @@
 """Signals that come while a frame is recorded or compiled: the work is given up, and the handlers run as they do in eager."""
 
+import functools
 import gc
 import signal
 import threading
@@ -59,18 +60,21 @@ def no_disk(monkeypatch):
 
 @pytest.fixture
 def alarm():
-    """alarm(handler, seconds, again): the timer of this test."""
-    before, callbacks = signal.getsignal(signal.SIGALRM), gc.callbacks[:]
+    """alarm(handler, seconds, again): the timer of this test. cpu: its seconds are the process's own, whatever else the machine does."""
+    timers = {signal.SIGALRM: signal.ITIMER_REAL, signal.SIGPROF: signal.ITIMER_PROF}
+    before, callbacks = {s: signal.getsignal(s) for s in timers}, gc.callbacks[:]
     gc.callbacks.clear()
     gc.collect()
 
-    def set_alarm(handler, seconds, again=0):
-        signal.signal(signal.SIGALRM, handler)
-        signal.setitimer(signal.ITIMER_REAL, seconds, again)
+    def set_alarm(handler, seconds, again=0, cpu=False):
+        number = signal.SIGPROF if cpu else signal.SIGALRM
+        signal.signal(number, handler)
+        signal.setitimer(timers[number], seconds, again)
 
     yield set_alarm
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
+    for number, timer in timers.items():
+        signal.setitimer(timer, 0)
+        signal.signal(number, before[number])
     gc.callbacks[:] = callbacks
 
 
@@ -79,15 +83,48 @@ def new_tag():
     return 0.001 + next(tags) / 7919
 
 
-def first_call(fn, n):
-    """Seconds of a first call."""
+def first_call(make):
+    """Processor seconds of a first call of make()."""
     took = []
     for _ in range(2):
         _magneto.reset()
-        begin = time.monotonic()
-        magneto.compile(fn)(X, n, new_tag())
-        took.append(time.monotonic() - begin)
+        call = make()
+        begin = time.process_time()
+        call()
+        took.append(time.process_time() - begin)
     return min(took)
+
+
+def interrupted_call(alarm, handler, part, make):
+    """The first call of make() into whose recording or compilation the signal falls, and its result or error.
+
+    The signal comes after a part of the time that such a call takes.  A call may end before it: then the next signal comes earlier."""
+    calls, whole = [], first_call(make)
+    delay = part * whole
+
+    def note(signum, frame):
+        calls.append(signum)
+        return handler(signum, frame)
+
+    for _ in range(6):
+        _magneto.reset()
+        calls.clear()
+        call, result, error = make(), None, None
+        begin = time.process_time()
+        try:
+            alarm(note, delay, cpu=True)
+            result = call()
+            took = time.process_time() - begin
+            while not calls:
+                pass
+        except (Late, KeyboardInterrupt) as e:
+            error, took = e, time.process_time() - begin
+        if counts().stopped:
+            break
+        delay /= 2
+    assert counts().stopped == 1
+    assert took < delay + 0.5 * (whole - delay) + 0.3 or not error
+    return call, result, error
 
 
 def is_clean():
@@ -109,44 +146,44 @@ def assert_compiles(c, fn, n, tag):
     assert (stats.graphs, stats.recompiles, stats.fallbacks, stats.left) == (1, 0, 0, 0)
 
 
+def first_calls(fn, n):
+    """A maker of calls of fn, each compiled anew with a constant of its own."""
+
+    def make():
+        return functools.partial(magneto.compile(fn), X, n, new_tag())
+
+    return make
+
+
 @pytest.mark.parametrize(
     "name, handler, error",
     [(name, late, Late) for name in PROGRAMS] + [("chain", signal.default_int_handler, KeyboardInterrupt)],
 )
 def test_a_signal_ends_a_first_call_soon(alarm, name, handler, error):
     fn, n, part = PROGRAMS[name]
-    whole = first_call(fn, n)
-    delay = part * whole
-    _magneto.reset()
-    c, tag = magneto.compile(fn), new_tag()
-    begin = time.monotonic()
-    alarm(handler, delay)
-    with pytest.raises(error):
-        c(X, n, tag)
-    took = time.monotonic() - begin
-    stats = counts()
-    assert (stats.stopped, stats.graphs) == (1, 0)
-    assert took < delay + 0.5 * (whole - delay) + 0.3
-    assert_compiles(c, fn, n, tag)
+    call, _, raised = interrupted_call(alarm, handler, part, first_calls(fn, n))
+    assert type(raised) is error and counts().graphs == 0
+    assert_compiles(call.func, fn, n, call.args[-1])
 
 
 def test_a_handler_that_returns_leaves_eagers_result(alarm):
     fn, n, part = PROGRAMS["chain"]
-    calls = []
-    whole = first_call(fn, n)
-    _magneto.reset()
-    c, tag = magneto.compile(fn), new_tag()
-    alarm(lambda signum, frame: calls.append(frame.f_code.co_name), part * whole)
-    assert torch.equal(c(X, n, tag), fn(X, n, tag))
-    assert calls == ["chain"]
-    assert counts().stopped == 1
-    assert_compiles(c, fn, n, tag)
+    seen = []
+
+    def note(signum, frame):
+        seen[:] = [frame.f_code.co_name]
+
+    call, result, _ = interrupted_call(alarm, note, part, first_calls(fn, n))
+    assert torch.equal(result, fn(*call.args))
+    assert seen == ["chain"]
+    assert_compiles(call.func, fn, n, call.args[-1])
 
 
 def test_the_program_catches_what_a_handler_raises(alarm):
     log = []
 
     def f(x, n, tag):
+        log.clear()
         try:
             magneto.graph_break()  # what is recorded starts inside of the block
             return chain(x, n, tag)
@@ -154,14 +191,11 @@ def test_the_program_catches_what_a_handler_raises(alarm):
             log.append("caught")
             return x - 1
 
-    part, whole = 0.15, first_call(f, 10000)
-    _magneto.reset()
-    c, tag = magneto.compile(f), new_tag()
-    alarm(late, part * whole)
-    assert torch.equal(c(X, 10000, tag), X - 1) and log == ["caught"]
-    assert is_clean() and counts().stopped == 1
-    assert torch.allclose(c(X, 10000, tag), f(X, 10000, tag), atol=1e-4)
-    assert (counts().graphs, log) == (1, ["caught"])
+    call, result, _ = interrupted_call(alarm, late, 0.15, first_calls(f, 10000))
+    assert torch.equal(result, X - 1) and log == ["caught"]
+    assert is_clean()
+    assert torch.allclose(call(), f(*call.args), atol=1e-4)
+    assert (counts().graphs, log) == (1, [])
 
 
 def test_a_timer_that_ticks_all_the_time_does_not_keep_a_program_from_being_compiled(alarm):
@@ -179,7 +213,7 @@ def test_a_timer_that_ticks_all_the_time_does_not_keep_a_program_from_being_comp
 
 def test_signals_are_the_main_threads_alone(alarm):
     fn, n, part = PROGRAMS["chain"]
-    whole = first_call(fn, n)
+    whole = first_call(first_calls(fn, n))
     _magneto.reset()
     c, tag, ticks, out = magneto.compile(fn), new_tag(), [], []
     alarm(lambda signum, frame: ticks.append(threading.current_thread()), part * whole)
@@ -208,22 +242,15 @@ def other_kernels(fn):
 
 def test_a_compilation_inside_of_a_run_ends_soon(alarm):
     """A graph with symbols is compiled when it first runs."""
-    n, took = 60, []
-    for _ in range(2):
-        _magneto.reset()
-        begin = time.monotonic()
-        magneto.compile(other_kernels(with_symbols), dynamic=True)(X, n)
-        took.append(time.monotonic() - begin)
-    whole = min(took)
-    _magneto.reset()
-    fn = other_kernels(with_symbols)
-    c = magneto.compile(fn, dynamic=True)
-    begin = time.monotonic()
-    alarm(late, 0.5 * whole)
-    with pytest.raises(Late):
-        c(X, n)
-    assert time.monotonic() - begin < 0.8 * whole + 0.3
-    assert counts().stopped == 1 and is_clean()
+    n, fns = 60, []
+
+    def make():
+        fns[:] = [other_kernels(with_symbols)]
+        return functools.partial(magneto.compile(fns[0], dynamic=True), X, n)
+
+    call, _, raised = interrupted_call(alarm, late, 0.5, make)
+    assert type(raised) is Late and is_clean()
+    c, fn = call.func, fns[0]
     for size in (8, 8, 9, 11):
         x = torch.rand(size, size)
         assert torch.allclose(c(x, n), fn(x, n), atol=1e-4)
