@@ -473,6 +473,52 @@ def f(x):
     best = x.max(0)
     print(end='')
     return x * size.lines + when.tm_year, size, when, when.tm_zone, when.tm_gmtoff, best.values * 2, tuple(best)
+=== operations_on_a_weak_proxy_are_those_of_its_object graphs=1
+import weakref
+class C:
+    def __init__(self): self.n = 4; self.l = [1, 2]
+    def __len__(self): return self.n
+    def __iter__(self): return iter(self.l)
+    def __add__(self, o): return self.n + o
+    def __eq__(self, o): return self.n == o
+    def __bool__(self): return self.n > 4
+    def __contains__(self, i): return i in self.l
+    def twice(self): return self.n * 2
+O = C(); P = weakref.proxy(O)
+def between(): O.n += 1; O.l.append(O.n)
+def f(x): return x * len(P) + P.n, P.twice(), P + 1, P == 5, bool(P), list(P), 5 in P, isinstance(P, C)
+=== weak_proxies_of_containers graphs=1
+import weakref
+class L(list): pass
+class D(dict): pass
+class S(set): pass
+l, d, s = L([1, 2]), D(a=1), S([1]); PL, PD, PS = map(weakref.proxy, (l, d, s))
+def between(): l.append(3); d['b'] = 2; d['a'] += 1; s.add(3)
+def S(): return list(l), dict(d), sorted(s)
+def f(x): PL.append(7); PD['c'] = len(PD); PS.add(8); return x * len(PL) + PL[1], len(PD) + PD['a'], len(PS), 3 in PS
+=== weak_proxies_made_inside graphs=1
+import weakref
+class C:
+    def __init__(self): self.n = 4; self.l = [1, 2]
+    def __len__(self): return self.n
+O = C()
+def between(): O.n += 1; O.l.append(O.n)
+def S(): return vars(O)
+def f(x):
+    y = x + 1
+    P = weakref.proxy(O)
+    P.m = P.n + 1; P.gone = y; del P.gone; P.l.append(P.m)
+    return y * P.n, len(P), len(P.l), hasattr(P, 'gone'), P.__class__ is C, weakref.proxy(O) is P
+=== a_weak_proxy_of_what_went_out_of_use breaks=1
+import weakref
+class C: n = 2
+def f(x):
+    y, c = x + 1, C()
+    p = weakref.proxy(c)
+    a = p.n
+    del c
+    try: return y * p.n
+    except ReferenceError: return y * 5 + a
 """)
 
 

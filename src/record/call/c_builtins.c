@@ -181,10 +181,13 @@ static PyObject *builtin_getframe(const MgCall *c) {
 
 /* ---- weak references ---- */
 
-/* weakref.ref(x): fine as long as nothing is to be called when x dies, which happens at another time here. */
+/* weakref.ref(x), weakref.proxy(x): fine as long as nothing is to be called when x dies, which happens at
+ * another time here.  What the recording has made lives until its end, and nothing asks whether a proxy's
+ * object still does. */
 static PyObject *builtin_weakref(const MgCall *c) {
   if (c->n > 1 && c->arg[1] != Py_None)
     return mg_rec_break(BK_c_function, "a weak reference with a callback");
+  if (c->n && PyCFunction_Check(c->f) && !mg_older(c->arg[0])) return mg_call_unknown(c);
   PyObject *made = mg_call_plain(c);
   return mg_fresh(made), made;
 }

@@ -351,6 +351,18 @@ static PyObject *attr_of_local(PyObject *o, PyObject *dict, PyObject *name) {
   return Py_TYPE(d)->tp_descr_get(d, o, (PyObject *)t);
 }
 
+/* What a weak proxy stands for, as the recording sees it: new; NULL without exception: o is none, or the
+ * object is dead. */
+static PyObject *attr_proxied(PyObject *o) {
+  if (!PyWeakref_CheckProxy(o)) return NULL;
+  const MgOlder *e = mg_older(o);
+  PyObject *to = PyWeakref_GET_OBJECT(e ? e->orig : o);
+  if (to == Py_None) return NULL;
+  if (e) return mg_rec_referent(o);
+  if (!mg_finalizer_dropped(mg_older_orig(to))) return Py_NewRef(to);
+  return mg_rec_break(BK_older_object, "a weak proxy of a %s that went out of use", Py_TYPE(to)->tp_name);
+}
+
 static PyObject *attr_get(PyObject *o, PyObject *name);
 
 static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
@@ -365,10 +377,10 @@ static PyObject *attr_of_instance(PyObject *o, PyObject *name) {
       Py_XDECREF(local);
       return x;
     }
-    if (older && PyWeakref_CheckProxy(o) && PyWeakref_GET_OBJECT(mg_older(o)->orig) != Py_None) {
-      PyObject *of = mg_rec_referent(o);
-      x = of ? attr_get(of, name) : NULL;
-      Py_XDECREF(of);
+    PyObject *to = attr_proxied(o);
+    if (to || PyErr_Occurred()) {
+      x = to ? attr_get(to, name) : NULL;
+      Py_XDECREF(to);
       return x;
     }
     if (older && attr_hook_is_c(t, _PyType_Lookup(t, mg_names.getattribute)))
@@ -650,6 +662,12 @@ int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (mg_wrapper_is(o) && mg_wrapper_setattr(o, name)) return -1;
   if (PyModule_CheckExact(o) && name != mg_names.class_)
     return mg_rec_namespace_set(PyModule_GetDict(o), name, v);
+  PyObject *to = attr_proxied(o);
+  if (to || PyErr_Occurred()) {
+    int rc = to ? mg_rec_setattr(to, name, v) : -1;
+    Py_XDECREF(to);
+    return rc;
+  }
   MgOlder *e = mg_older(o);
   if (!e && !PyType_Check(o) && !PyModule_Check(o)) return PyObject_SetAttr(o, name, v);
   PyObject *hook = attr_lookup_type(Py_TYPE(o), v ? mg_names.setattr : mg_names.delattr);

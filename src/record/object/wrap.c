@@ -60,6 +60,7 @@ static bool ident_has_c_state(PyObject *o) {
 }
 
 bool mg_older_opaque(PyObject *o) {
+  if (PyWeakref_CheckProxy(o)) o = PyWeakref_GET_OBJECT(o);
   MgOlder *e = mg_older(o);
   if (!e || (e->kind != OLDER_itself && e->kind != OLDER_object)) return false;
   return ident_has_c_state(o) || (e->kind == OLDER_object && PyExceptionInstance_Check(o));
@@ -314,6 +315,21 @@ static PyObject *wrap_proxy(PyObject *v, SrcRef src) {
   return p;
 }
 
+/* A weak proxy hands every operation on to an object, so that is met as well.  Where the recording sees a
+ * copy, it sees a proxy of the copy. */
+static PyObject *wrap_weak_proxy(PyObject *v, SrcRef src) {
+  MgGuards *g = mg_ident_guards();
+  PyObject *to = PyWeakref_GET_OBJECT(v);
+  if (src) mg_guard_add(g, GK_is, src, v, 0);
+  PyObject *seen =
+      mg_wrap(to, mg_source(g, SRC_weak, src ? src : mg_source(g, SRC_pinned, 0, 0, v), 0, NULL));
+  PyObject *p = NULL;
+  if (seen == to) p = wrap_itself(v, src, OLDER_itself);
+  else if (seen && (p = PyWeakref_NewProxy(seen, NULL)) && mg_older_add(v, p, src, OLDER_bound)) Py_CLEAR(p);
+  Py_XDECREF(seen);
+  return p;
+}
+
 /* A view of a dict becomes one of what the recording sees of it.  NULL without
  * exception: that is the dict itself. */
 static PyObject *wrap_view(PyObject *v, SrcRef src, PyObject *dict, const char *name) {
@@ -381,6 +397,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
   if ((w = mg_iterator_wrap(v, src)) || PyErr_Occurred()) return w;
   if (t == &PyCell_Type) return wrap_cell(v, src);
   else if (t == &PyDictProxy_Type) return wrap_proxy(v, src);
+  else if (PyWeakref_CheckProxy(v)) return wrap_weak_proxy(v, src);
   else if ((dict = mg_view_of(v, &name))) {
     if ((w = wrap_view(v, src, dict, name)) || PyErr_Occurred()) return w;
   } else if (t == &PyMethod_Type) return wrap_method(v, src);

@@ -301,23 +301,23 @@ static uint32_t snap_wrapper(MgBuilder *b, PyObject *o) {
   return r;
 }
 
-/* type(o)(*args); args is stolen, NULL is a failure. */
-static uint32_t snap_remake(MgBuilder *b, PyObject *o, PyObject *args) {
+/* f(*args); args is stolen, NULL is a failure. */
+static uint32_t snap_call(MgBuilder *b, PyObject *f, PyObject *args) {
   uint32_t r = SNAP_FAIL;
-  PyObject *part[2] = {(PyObject *)Py_TYPE(o), args};
+  PyObject *part[2] = {f, args};
   if (args && !PyList_Append(b->keep, args)) r = mg_snap_emit_over(b, SN_call, NULL, 0, part, 2);
   Py_XDECREF(args);
   return r;
 }
 
+static uint32_t snap_remake(MgBuilder *b, PyObject *o, PyObject *args) {
+  return snap_call(b, (PyObject *)Py_TYPE(o), args);
+}
+
 /* types.MappingProxyType(mapping), whose only field is the mapping. */
 static uint32_t snap_proxy(MgBuilder *b, PyObject *o) {
-  PyObject *args = PyTuple_Pack(1, *(PyObject **)((char *)o + sizeof(PyObject))),
-           *part[2] = {(PyObject *)&PyDictProxy_Type, args};
-  uint32_t r =
-      args && !PyList_Append(b->keep, args) ? mg_snap_emit_over(b, SN_call, NULL, 0, part, 2) : SNAP_FAIL;
-  Py_XDECREF(args);
-  return r;
+  PyObject *mapping = *(PyObject **)((char *)o + sizeof(PyObject));
+  return snap_call(b, (PyObject *)&PyDictProxy_Type, PyTuple_Pack(1, mapping));
 }
 
 /* super() proxies attribute reads, so __reduce_ex__ would answer for the object behind it. */
@@ -435,11 +435,17 @@ static uint32_t snap_view(MgBuilder *b, PyObject *dict, const char *text) {
   return r;
 }
 
-/* What a dead or living weak reference without a callback refers to; a dead one cannot be rebuilt. */
+/* What a dead or living weak reference or proxy without a callback refers to; a dead one cannot be rebuilt.
+ */
 static uint32_t snap_weakref(MgBuilder *b, PyObject *o) {
-  PyObject *x = PyWeakref_GetObject(o);
+  PyObject *x = PyWeakref_GET_OBJECT(o);
   if (x == Py_None || ((PyWeakReference *)o)->wr_callback) return mg_snap_refuse(o);
-  return snap_remake(b, o, PyTuple_Pack(1, x));
+  if (PyWeakref_CheckRef(o)) return snap_call(b, (PyObject *)Py_TYPE(o), PyTuple_Pack(1, x));
+  PyObject *module = mg_import("_weakref"), *make = module ? PyObject_GetAttrString(module, "proxy") : NULL;
+  uint32_t r = make ? snap_call(b, make, PyTuple_Pack(1, x)) : SNAP_FAIL;
+  Py_XDECREF(make);
+  Py_XDECREF(module);
+  return r;
 }
 
 /* An instance of a Python class over object, dict, OrderedDict, list or set: its whole state is known. */
@@ -701,7 +707,7 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   } else if (t == &_PyMethodWrapper_Type) me = snap_wrapper(b, o);
   else if (t == &PySuper_Type) me = snap_super(b, o);
   else if (t == &PyDictProxy_Type) me = snap_proxy(b, o);
-  else if (t == &_PyWeakref_RefType) me = snap_weakref(b, o);
+  else if (t == &_PyWeakref_RefType || PyWeakref_CheckProxy(o)) me = snap_weakref(b, o);
   else if ((view = mg_view_of(o, &view_name))) me = snap_view(b, view, view_name);
   else if (PyGen_Check(o)) me = mg_snap_generator(b, o);
   else if (PyType_Check(o) && mg_is_fresh(o)) me = mg_snap_class(b, o);
