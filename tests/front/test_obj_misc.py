@@ -519,6 +519,20 @@ def f(x):
     del c
     try: return y * p.n
     except ReferenceError: return y * 5 + a
+=== tables_of_characters_and_codings_of_bytes graphs=1
+import base64, binascii, unicodedata
+T, B = 'e' + chr(0x301), b'abc'
+def f(x):
+    y = x + 1
+    t = unicodedata.normalize('NFC', T), unicodedata.category('a'), unicodedata.name('a'), unicodedata.numeric('5')
+    b = base64.b64encode(B), binascii.hexlify(B), binascii.crc32(B)
+    return y * len(t[0]), t, b
+=== an_error_of_a_table_of_characters graphs=1
+import unicodedata
+def f(x):
+    y = x + 1
+    try: unicodedata.lookup('no such name')
+    except KeyError as e: return y * 2, str(e)
 """)
 
 
