@@ -1,6 +1,7 @@
 """Guards: every kind of change to what a recording read is noticed; entries are freed with the model; nothing leaks."""
 
 import collections
+import datetime
 import gc
 import sys
 import types
@@ -923,3 +924,12 @@ def test_items_of_a_tuple_that_are_not_asked_for_may_change():
     c = magneto.compile(later, fullgraph=True)
     for t in ((2, 3), (2, 33), (2, "a")):
         assert torch.equal(c(X, t)[0], later(X, t)[0]) and c(X, t)[1] is t
+
+
+def test_a_constant_that_a_c_getter_gives_is_guarded_and_not_its_owner():
+    """Such objects are often made for each call: datetime.now().year."""
+    magneto.reset()
+    opt = magneto.compile(lambda x, d: x * d.days)
+    for days, graphs in (1, 1), (1, 1), (2, 2), (1, 2), (2, 2):
+        assert opt(torch.ones(2), datetime.timedelta(days)).tolist() == [days, days]
+        assert counts().graphs == graphs

@@ -245,6 +245,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_not: return v != op->o;
   case GK_type: return Py_TYPE(v) == (PyTypeObject *)op->o;
   case GK_equal: return mg_guard_same_const(v, op->o);
+  case GK_getter: return guard_member_holds(v, op->o);
   case GK_value: return mg_guard_same_value(v, op->o);
   case GK_tensor: return mg_facts_hold(op->u.facts, v);
   case GK_array: return mg_nd_facts_hold(op->u.array, v);

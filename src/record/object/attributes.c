@@ -164,16 +164,25 @@ static PyObject *attr_get_member(PyObject *o, MgOlder *e, PyObject *d, PyObject 
   return w;
 }
 
+/* A constant that a C getter gives of an object found by a path.  Made for each read: guarded without a
+ * source. */
+static PyObject *attr_get_constant(const MgOlder *e, PyObject *d, PyObject *v) {
+  PyObject *pair = PyTuple_Pack(2, d, v);
+  if (!pair) return NULL;
+  mg_guard_add(mg_rec->guards, GK_getter, e->src, pair, 0);
+  Py_DECREF(pair);
+  return Py_NewRef(v);
+}
+
 /* A C getter of an object that is found by a path: exceptions keep what it gives, so it is on the path too;
- * other values are made for each read, so the object must be the same one, with the same answer. */
+ * other objects are made for each read, so the owner must be the same one. */
 static PyObject *attr_get_by_path(PyObject *o, MgOlder *e, PyObject *d) {
   PyObject *v = Py_TYPE(d)->tp_descr_get(d, e->orig, (PyObject *)Py_TYPE(o)), *w;
   if (!v) return NULL;
-  if (PyExceptionInstance_Check(o)) {
-    w = mg_wrap(v, mg_source(mg_rec->guards, SRC_member, e->src, 0, d));
-  } else {
+  if (PyExceptionInstance_Check(o)) w = mg_wrap(v, mg_source(mg_rec->guards, SRC_member, e->src, 0, d));
+  else if (mg_guard_is_const(v)) w = attr_get_constant(e, d, v);
+  else {
     mg_older_pin(o);
-    if (mg_guard_is_const(v)) mg_guard_member(mg_rec->guards, e->orig, d, v);
     w = mg_wrap_result(v);
   }
   Py_DECREF(v);
