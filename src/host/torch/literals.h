@@ -25,16 +25,18 @@ PyObject *mg_torchobj_from_arg(MgGraph *g, const MgArg *a, PyObject *objs);
  * here, -1 with an exception. */
 int mg_torchobj_to_arg(MgGraph *g, PyObject *o, int kind, MgArg *out);
 
-typedef enum MgOpFate { /* what the dispatch mode does with an op */
-                        FATE_record,
-                        FATE_break_value, /* its result depends on tensor values: data_dependent */
-                        FATE_break_mask,  /* the same when an index is a mask (bool or byte); else recorded */
-                        FATE_record_grad, /* recorded; its kernel asks whether autograd is on */
-                        FATE_record_dense, /* recorded, or run as other ops where its argument `sparse` is
-                                              true */
-                        FATE_break_op,     /* cannot be recorded */
-                        FATE_decompose,    /* composite: arrives whole under inference mode */
-                        FATE_run           /* no tensors involved (profiler marks): run, do not record */
+/* What the dispatch mode does with an op. */
+typedef enum MgOpFate {
+  FATE_record,
+  FATE_break_value,  /* its result depends on tensor values: data_dependent */
+  FATE_break_mask,   /* the same when an index is a mask (bool or byte); else recorded */
+  FATE_record_grad,  /* recorded; its kernel asks whether autograd is on */
+  FATE_record_dense, /* recorded, or run as other ops where its argument `sparse` is true */
+  FATE_break_memory, /* gives a tensor another memory, or more of it */
+  FATE_break_layout, /* takes or gives a tensor that is not strided */
+  FATE_break_op,     /* cannot be recorded */
+  FATE_decompose,    /* composite: arrives whole under inference mode */
+  FATE_run           /* no tensors involved (profiler marks): run, do not record */
 } MgOpFate;
 
 typedef struct MgFrontOp {

@@ -27,25 +27,25 @@ static const struct {
     {"aten::equal", FATE_break_value},
     {"aten::is_nonzero", FATE_break_value},
     {"aten::_is_all_true", FATE_record},
-    {"aten::set_.source_Storage", FATE_break_op}, /* and .source_Storage_storage_offset */
-    {"aten::set_.source_Tensor", FATE_break_op},
-    {"aten::unbind_copy.int_out", FATE_break_op}, /* resize what they are given */
-    {"aten::split_copy.Tensor_out", FATE_break_op},
-    {"aten::split_with_sizes_copy.out", FATE_break_op},
-    {"aten::resize_", FATE_break_op},        /* may need memory that a stand-in does not have */
+    {"aten::set_.source_Storage", FATE_break_memory}, /* and .source_Storage_storage_offset */
+    {"aten::set_.source_Tensor", FATE_break_memory},
+    {"aten::unbind_copy.int_out", FATE_break_memory}, /* resize what they are given */
+    {"aten::split_copy.Tensor_out", FATE_break_memory},
+    {"aten::split_with_sizes_copy.out", FATE_break_memory},
+    {"aten::resize_", FATE_break_memory},    /* may need memory that a stand-in does not have */
     {"aten::index.Tensor", FATE_break_mask}, /* torch marks it dynamic because of masks */
     {"aten::_embedding_bag_backward", FATE_record_dense},
     {"aten::_embedding_bag", FATE_record},
     {"aten::_ctc_loss", FATE_record}, /* only what it keeps for backward has a size that depends on data */
     {"aten::mkldnn_rnn_layer", FATE_record_grad}, /* makes what backward needs only while autograd is on */
     {"aten::record_stream", FATE_break_op},
-    {"aten::_to_dense", FATE_break_op},
-    {"aten::_to_sparse", FATE_break_op},
-    {"aten::sparse_", FATE_break_op},
-    {"aten::_sparse_", FATE_break_op},
-    {"aten::to_mkldnn", FATE_break_op},
-    {"aten::quantize_", FATE_break_op},
-    {"aten::_nested_", FATE_break_op},
+    {"aten::_to_dense", FATE_break_layout},
+    {"aten::_to_sparse", FATE_break_layout},
+    {"aten::sparse_", FATE_break_layout},
+    {"aten::_sparse_", FATE_break_layout},
+    {"aten::to_mkldnn", FATE_break_layout},
+    {"aten::quantize_", FATE_break_layout},
+    {"aten::_nested_", FATE_break_layout},
     {"prim::", FATE_break_op},
 };
 

@@ -153,7 +153,7 @@ static int function_keep(MgRec *r, const MgCall *c, const ValRef *args, NodeRef 
   for (Py_ssize_t i = 0; i < nout; i++) {
     if (!mg_standin_check(out[i])) continue;
     if (mg_standin_original(out[i]))
-      return mg_rec_break(BK_op, "an autograd.Function that writes an input"), -1;
+      return mg_rec_break(BK_autograd_function, "an autograd.Function that writes an input"), -1;
     grad |= mg_standin_check(out[i]) && mg_facts_requires_grad(out[i]);
   }
   if (!grad) return 0;
@@ -203,7 +203,7 @@ static PyObject *function_show_results(PyObject *res, PyObject *target) {
   Py_XDECREF(leaves);
   Py_XDECREF(template);
   if (!all && !PyErr_Occurred())
-    mg_rec_break(BK_op, "an autograd.Function that gives objects with state in C");
+    mg_rec_break(BK_custom_backend, "an autograd.Function that gives objects with state in C");
   if (all && PyObject_SetAttrString(target, "flat", Py_True)) Py_CLEAR(all);
   return all;
 }
@@ -267,7 +267,9 @@ static int function_rehearse_backward(MgRec *r, const MgCall *c, PyObject *res) 
   }
   if (!(grads = mg_joint_rehearse(r, roots, tangents, leaves)) || !(after = function_contents(c))) goto done;
   if (function_same_contents(before, after)) rc = 0;
-  else mg_rec_break(BK_op, "a backward function that changes its arguments, in a graph for a custom backend");
+  else
+    mg_rec_break(BK_custom_backend,
+                 "a backward function that changes its arguments, in a graph for a custom backend");
 done:
   r->g->nnode = first;
   Py_XDECREF(roots);

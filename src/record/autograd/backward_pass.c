@@ -37,7 +37,8 @@ static int backward_load_hooks(MgRec *r, PyObject *standin, uint32_t at) {
     MgFacts *facts = hooks || !r->guards ? NULL : mg_guard_facts(r->guards, owner);
     if (facts) facts->unhooked |= (uint8_t)(1 << i);
     if (!hooks) continue;
-    if (r->want_fx || !r->guards) return mg_rec_break(BK_op, "backward to a tensor with hooks"), -1;
+    if (r->want_fx || !r->guards)
+      return mg_rec_break(BK_custom_backend, "backward to a tensor with hooks"), -1;
     if (mg_tensorhook_older(r, standin, hooks, owner, i)) return -1;
   }
   return 0;
@@ -63,14 +64,15 @@ static bool spend_frees(const Spend *s, NodeRef def) {
 }
 
 static int backward_spend(MgCapture *cap, PyObject *root, bool keep) {
-  if (mg_rec->cap->wrappers) return mg_rec_break(BK_op, "backward with tensors that wrap others"), -1;
+  if (mg_rec->cap->wrappers) return mg_rec_break(BK_backward, "backward with tensors that wrap others"), -1;
   if (mg_standin_transformed(root)) return 0; /* of torch.func: its graph is the recording's own */
-  if (!mg_standin_is(root)) return mg_rec_break(BK_op, "backward of a tensor from outside"), -1;
+  if (!mg_standin_is(root)) return mg_rec_break(BK_backward, "backward of a tensor from outside"), -1;
   Spend s = {.cap = cap, .g = cap->rec->g};
   uint32_t n = s.g->nval;
   int rc = mg_spend_walk(&s, mg_standin_val(root));
   if (rc) PyErr_NoMemory();
-  else if (s.outer) rc = (mg_rec_break(BK_op, "backward into a gradient graph from outside"), -1);
+  else if (s.outer)
+    rc = (mg_rec_break(BK_gradient_outside, "backward into a gradient graph from outside"), -1);
   else if (!keep) {
     bool *p = mg_realloc(cap->spent, n);
     if (!p) rc = (PyErr_NoMemory(), -1);
@@ -97,15 +99,16 @@ static PyObject *backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, 
     for (int i = 0; i < 7; i++)
       if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), name[i])) a[i] = arg[npos + k];
   if (r->want_fx && !mg_fx_takes_engine(r->cap))
-    return mg_rec_break(BK_op, "the autograd engine, in a graph for a custom backend");
-  if (r->ident->nhook) return mg_rec_break(BK_op, "backward after a hook was registered");
+    return mg_rec_break(BK_custom_backend, "the autograd engine, in a graph for a custom backend");
+  if (r->ident->nhook) return mg_rec_break(BK_hook, "backward after a hook was registered");
   if (r->guards->state.saved_hooks)
-    return mg_rec_break(BK_op,
+    return mg_rec_break(BK_backward_watched,
                         "backward under hooks of saved tensors"); /* they may change what backward reads */
   if (r->cap->anomaly_was_on)
-    return mg_rec_break(BK_op, "backward in anomaly mode"); /* PyTorch looks at every gradient */
+    return mg_rec_break(BK_backward_watched,
+                        "backward in anomaly mode"); /* PyTorch looks at every gradient */
   if (r->in_joint && (!a[6] || PyObject_IsTrue(a[6])))
-    return mg_rec_break(BK_op, "backward() inside of a backward function"); /* writes to leaves */
+    return mg_rec_break(BK_backward, "backward() inside of a backward function"); /* writes to leaves */
   if (a[0] && PyTuple_Check(a[0]) && backward_load_all(r, a[6] && PyObject_IsTrue(a[6]))) return NULL;
   for (Py_ssize_t i = 0; a[0] && PyTuple_Check(a[0]) && i < PyTuple_GET_SIZE(a[0]); i++)
     if (backward_spend(r->cap, PyTuple_GET_ITEM(a[0], i), a[2] && PyObject_IsTrue(a[2]))) return NULL;

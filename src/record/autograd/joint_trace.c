@@ -415,7 +415,7 @@ PyObject *mg_joint_rehearse(MgRec *r, PyObject *roots, PyObject *tangents, PyObj
   r->g->nnode = first;
   if (b.why) {
     Py_CLEAR(grads);
-    mg_rec_break(BK_op, "%s, in a graph for a custom backend", b.why);
+    mg_rec_break(BK_custom_backend, "%s, in a graph for a custom backend", b.why);
   } else if (!grads && !r->abort &&
              !PyErr_ExceptionMatches(PyExc_MemoryError)) { /* and so will each pass, if there is one */
     PyErr_Clear();

@@ -190,7 +190,7 @@ static PyObject *inlined_opaque(PyThreadState *ts, MgFrame *f, bool given, int t
   /* A wrapper (torch.compiler.disable and the like) holds what the program gave it,
    * where no snapshot sees it. */
   if (r && PyFunction_Check(r) && !mg_rec->abort && Py_REFCNT(r) == 1 + mg_pyframe_leftover(f, r)) {
-    mg_rec_break(BK_c_function, "%.100s makes a function", PyUnicode_AsUTF8(co->co_qualname));
+    mg_rec_break(BK_decorator, "%.100s makes a function", PyUnicode_AsUTF8(co->co_qualname));
     Py_CLEAR(r);
   }
   return r;
@@ -207,7 +207,7 @@ static bool inlined_refuses(MgFrame *f, PyCodeObject *co) {
   }
   if (mg_pyframe_lasti(f) < 0 && mg_rec_disabled(mg_pyframe_func(f))) return true;
   if (!mg_skip_opaque(co) || !inlined_loads(f, co)) return false;
-  mg_rec_break(BK_c_function, "an import that loads a module");
+  mg_rec_break(BK_import, "an import that loads a module");
   return true;
 }
 

@@ -177,7 +177,7 @@ static PyObject *flow_import(MgLoop *l, PyObject *name, PyObject *fromlist, PyOb
       PyCFunction_Check(import) && !strcmp(((PyCFunctionObject *)import)->m_ml->ml_name, "__import__");
   bool torchs = PyUnicode_Check(name) && !strncmp(PyUnicode_AsUTF8(name), "torch.", 6);
   if (!standard || (absolute && !torchs && !PyDict_GetItemWithError(modules, name))) {
-    mg_rec_break(BK_c_function, "import of %.100s", PyUnicode_AsUTF8(name));
+    mg_rec_break(BK_import, "import of %.100s", PyUnicode_AsUTF8(name));
     goto done;
   }
   MgPause p;
@@ -578,7 +578,7 @@ MgStep mg_op_RAISE_VARARGS(MgLoop *l, const MgInstr *in) {
       return STEP_error;
     }
     if (l->rec && exc == l->rec->handled) { /* a run gets another one */
-      mg_rec_break(BK_older_object, "raises an older %s again", Py_TYPE(exc)->tp_name);
+      mg_rec_break(BK_older_exception, "raises an older %s again", Py_TYPE(exc)->tp_name);
       return STEP_error;
     }
     if (!mg_decode_handler(l->code, in->at) && !(l->rec && l->outer)) return STEP_leave;
@@ -587,7 +587,7 @@ MgStep mg_op_RAISE_VARARGS(MgLoop *l, const MgInstr *in) {
   }
   if (l->rec && PyExceptionInstance_Check(PEEK(in->arg)) &&
       mg_older(PEEK(in->arg))) { /* its context, cause and traceback are about to change */
-    mg_rec_break(BK_older_object, "raises an older %s", Py_TYPE(PEEK(in->arg))->tp_name);
+    mg_rec_break(BK_older_exception, "raises an older %s", Py_TYPE(PEEK(in->arg))->tp_name);
     return STEP_error;
   }
   PyObject *cause = in->arg == 2 ? POP() : NULL;

@@ -108,7 +108,7 @@ static bool var_finalizes(PyObject *old, bool deleted) {
   if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(old)) ||
       !*(PyObject **)((char *)old + Py_TYPE(old)->tp_weaklistoffset))
     return false;
-  mg_rec_break(BK_older_object, "a %s with weak references is deleted", Py_TYPE(old)->tp_name);
+  mg_rec_break(BK_weak_reference, "a %s with weak references is deleted", Py_TYPE(old)->tp_name);
   return true;
 }
 
@@ -260,7 +260,7 @@ MgStep mg_op_LOAD_CONST(MgLoop *l, const MgInstr *in) {
 static PyObject *var_global(MgLoop *l, PyObject *name) {
   bool exact = PyDict_CheckExact(l->v.globals);
   if (l->rec) {
-    if (!exact) return mg_rec_break(BK_older_object, "globals in a %s", Py_TYPE(l->v.globals)->tp_name);
+    if (!exact) return mg_rec_break(BK_namespace, "globals in a %s", Py_TYPE(l->v.globals)->tp_name);
     PyObject *seen = mg_rec_load_global(l->v.globals, l->v.builtins, name);
     if (!seen && !l->rec->abort && PyErr_ExceptionMatches(PyExc_NameError))
       var_name_error(PyExc_NameError, "name '%U' is not defined", name);

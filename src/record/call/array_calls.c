@@ -55,7 +55,7 @@ static PyObject *call_as_tensor(const MgCall *c, PyObject *t) {
 static PyObject *call_or_break(PyObject *r, const char *name) {
   if (r || mg_rec->abort) return r;
   PyErr_Clear();
-  return mg_rec_break(BK_c_function, "%s of NumPy arrays", name);
+  return mg_rec_break(BK_numpy, "%s of NumPy arrays", name);
 }
 
 /* torch.tensor([a, b]) of arrays of one shape and dtype: of their stack. */
@@ -86,7 +86,7 @@ static PyObject *call_to_torch(const MgCall *c, const char *name) {
     return call_stacked(c, name);
   if ((!shares && !copies) || !c->npos || !mg_array_check(c->arg[0]) ||
       (!strcmp(last, "from_numpy") && mg_array_is_scalar(c->arg[0])))
-    return mg_rec_break(BK_c_function, "%s of a NumPy array", name);
+    return mg_rec_break(BK_numpy, "%s of a NumPy array", name);
   PyObject *t = PyObject_CallMethod(mg_array_tensor(c->arg[0]), shares ? "detach" : "clone", NULL);
   return t ? call_or_break(call_as_tensor(c, t), name) : NULL;
 }

@@ -50,7 +50,7 @@ static PyObject *builtin_dir(const MgCall *c) {
   if (!o) return mg_call_unknown(c);
   PyObject *owner = PyMethod_Check(o) ? PyMethod_GET_FUNCTION(o) : o; /* of the attributes */
   MgOlder *e = mg_older(owner), *names = PyModule_Check(o) ? mg_older(PyModule_GetDict(o)) : NULL;
-  if (names && names->attrs) return mg_rec_break(BK_older_object, "dir() of a module that was written to");
+  if (names && names->attrs) return mg_rec_break(BK_namespace, "dir() of a module that was written to");
   bool plain = !e || (e->kind != OLDER_itself && e->kind != OLDER_object && e->kind != OLDER_func) ||
                PyModule_Check(o) || PyType_Check(o);
   if (plain || !_PyObject_GetDictPtr(owner)) return mg_call_plain(c);
@@ -156,7 +156,7 @@ bool mg_call_on_mapping(const MgCall *c, PyObject **out) {
 PyObject *mg_call_id_of_new(const MgCall *c) {
   MgRec *r = mg_rec;
   if (mg_retry_denied(r, RETRY_ids) && !mg_guard_is_const(c->arg[0]))
-    return mg_rec_break(BK_c_function, "id() of an object that the segment makes");
+    return mg_rec_break(BK_identity, "id() of an object that the segment makes");
   PyObject *id = mg_call_plain(c);
   if (id && ((!r->ids && !(r->ids = PyDict_New())) || PyDict_SetItem(r->ids, id, Py_None))) Py_CLEAR(id);
   return id;
@@ -186,7 +186,7 @@ static PyObject *builtin_getframe(const MgCall *c) {
  * object still does. */
 static PyObject *builtin_weakref(const MgCall *c) {
   if (c->n > 1 && c->arg[1] != Py_None)
-    return mg_rec_break(BK_c_function, "a weak reference with a callback");
+    return mg_rec_break(BK_weak_reference, "a weak reference with a callback");
   if (c->n && PyCFunction_Check(c->f) && !mg_older(c->arg[0])) return mg_call_unknown(c);
   PyObject *made = mg_call_plain(c);
   return mg_fresh(made), made;
@@ -197,7 +197,7 @@ static PyObject *builtin_weakref_get(const MgCall *c) {
   if (!c->n && PyWeakref_CheckRef(c->f) && mg_older(c->f)) return mg_rec_referent(c->f);
   PyObject *r = mg_call_plain(c), *o = r ? mg_older_orig(r) : NULL, *w;
   if (o && mg_finalizer_dropped(o))
-    w = mg_rec_break(BK_older_object, "a weak reference to a %s that went out of use", Py_TYPE(o)->tp_name);
+    w = mg_rec_break(BK_weak_reference, "a weak reference to a %s that went out of use", Py_TYPE(o)->tp_name);
   else w = r ? mg_wrap_result(r) : NULL;
   Py_XDECREF(r);
   return w;
@@ -333,7 +333,7 @@ static PyObject *builtin_contextvar_set(const MgCall *c) {
   MgIdent *d = mg_rec->ident;
   if (!var || c->n != 1) return mg_call_unknown(c);
   if (mg_older(c->arg[0]) && Py_TYPE(c->arg[0]) == &PyContextToken_Type)
-    return mg_rec_break(BK_older_object, "a token of a context variable from outside");
+    return mg_rec_break(BK_context_variable, "a token of a context variable from outside");
   if (!d->vars && !(d->vars = PyDict_New())) return NULL;
   if (!d->context) {
     if (!(d->context = PyContext_CopyCurrent())) return NULL;
@@ -355,7 +355,8 @@ static PyObject *builtin_contextvar_set(const MgCall *c) {
 static PyObject *builtin_node_name(const MgCall *c) {
   const MgCapture *cap = mg_rec->cap;
   for (uint32_t i = 0; i < cap->ninput; i++)
-    if (cap->input[i].nonleaf) return mg_rec_break(BK_op, "names in a gradient graph from outside");
+    if (cap->input[i].nonleaf)
+      return mg_rec_break(BK_gradient_outside, "names in a gradient graph from outside");
   return mg_call_plain(c);
 }
 
@@ -555,7 +556,7 @@ static PyObject *builtin_call_cached(const MgCall *c) {
   if (r && !builtin_is_library(c->f) && builtin_guard_cached(c)) Py_CLEAR(r);
   if (!answers && mg_dispatch_return(cap)) Py_CLEAR(r);
   if (!r && PyErr_ExceptionMatches(MgBreakError) && !rec->abort)
-    mg_rec_break(BK_c_function, "what an older cache is asked depends on what was computed here");
+    mg_rec_break(BK_cached_function, "what an older cache is asked depends on what was computed here");
   return r;
 }
 
@@ -601,7 +602,7 @@ static PyObject *builtin_call_with_sizes(const MgCall *c) {
     cap->refused = refused;
     if (r && !mg_rec->abort && (PyList_CheckExact(r) || PyDict_CheckExact(r) || !builtin_is_value(r))) {
       Py_CLEAR(r);
-      mg_rec_break(BK_c_function, "%s", why);
+      mg_rec_break(BK_cached_function, "%s", why);
     }
     if (mg_rec->abort) info->by_numbers = mg_rec->again = true;
   }
@@ -629,7 +630,7 @@ PyObject *mg_call_lru_cache(const MgCall *c) {
                                                          : NULL;
     if (other) {
       Py_DECREF(args);
-      return mg_rec_break(BK_c_function, "an older cache is asked for an object %s here", other);
+      return mg_rec_break(BK_cached_function, "an older cache is asked for an object %s here", other);
     }
     PyObject *x = builtin_cache_key(c->arg[i]);
     if (x) PyTuple_SET_ITEM(args, i, x);

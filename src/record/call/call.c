@@ -94,7 +94,7 @@ static bool call_may_see(const MgCall *c, PyObject *o, bool stored) {
     return false;
   }
   if (mg_rec_is_namespace(o)) {
-    mg_rec_break(BK_c_function, "%s on a namespace", mg_policy_name(c->f, name, sizeof name));
+    mg_rec_break(BK_namespace, "%s on a namespace", mg_policy_name(c->f, name, sizeof name));
     return false;
   }
   if (PyGen_CheckExact(o) && !mg_is_fresh(o)) {
@@ -104,7 +104,7 @@ static bool call_may_see(const MgCall *c, PyObject *o, bool stored) {
   }
   /* map(print, ...); an attribute read by C would have no guard */
   if ((!stored && call_reads_attributes(o)) || (call_is_c(o) && mg_policy_of(o).action == ACT_no)) {
-    mg_rec_break(BK_c_function, "%s is passed to C", mg_policy_name(o, name, sizeof name));
+    mg_rec_break(BK_callback, "%s is passed to C", mg_policy_name(o, name, sizeof name));
     return false;
   }
   return true;
@@ -115,7 +115,7 @@ static bool call_writes_older(const MgCall *c, PyObject *on) {
   static const char *const names[] = {"__init__", "__setstate__", "add_note", "with_traceback", NULL};
   char name[256];
   if (!on || !PyExceptionInstance_Check(on) || !mg_older(on) || !call_is_named(c->f, names)) return false;
-  mg_rec_break(BK_older_object, "%s on an older %s", mg_policy_name(c->f, name, sizeof name),
+  mg_rec_break(BK_older_exception, "%s on an older %s", mg_policy_name(c->f, name, sizeof name),
                Py_TYPE(on)->tp_name);
   return true;
 }
@@ -561,12 +561,12 @@ static bool call_sees_death(const MgCall *c) {
   if (!PyType_Check(made)) return false;
   PyTypeObject *t = (PyTypeObject *)made;
   if (mg_has_finalizer(t)) {
-    mg_rec_break(BK_c_function, "%.100s has a __del__", t->tp_name);
+    mg_rec_break(BK_finalizer, "%.100s has a __del__", t->tp_name);
     return true;
   }
   if (PyType_IsSubtype(t, &_PyWeakref_RefType) && c->npos && mg_is_fresh(c->arg[0]) &&
       !PyFunction_Check(c->arg[0]) && !PyType_Check(c->arg[0])) {
-    mg_rec_break(BK_c_function, "a weak reference to an object made here");
+    mg_rec_break(BK_weak_reference, "a weak reference to an object made here");
     return true;
   }
   return false;

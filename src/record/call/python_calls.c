@@ -175,7 +175,8 @@ PyObject *mg_call_function(const MgCall *c, PyObject *fn) {
   if (call_is_mark(fn))
     return mg_rec_break(BK_user, "torch._dynamo.%s()", PyUnicode_AsUTF8(((PyFunctionObject *)fn)->func_name));
   if (mg_rec_marked(fn, self, c->arg, c->nargsf, c->kwnames, &out)) return out;
-  if (call_is_engine(fn)) return mg_rec_break(BK_op, "the autograd engine, in a graph for a custom backend");
+  if (call_is_engine(fn))
+    return mg_rec_break(BK_custom_backend, "the autograd engine, in a graph for a custom backend");
   if (PyFunction_GET_CODE(fn) == mg_torch.internal_disable_code) /* torch keeps its own tracer out, not us */
     return call_wrapped(c, PyObject_GetAttr(fn, mg_names.wrapped), self);
   return mg_call_frame(c, fn);

@@ -114,7 +114,7 @@ static PyObject *replace_lazy(PyObject *self, PyObject *const *arg, size_t nargs
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
   PyObject *module = self && n >= 2 ? mg_older_orig(arg[0]) : NULL, *r = NULL;
   if (!module || kwnames || mg_is_fresh(module) || replace_drew(mg_rec->g))
-    return mg_rec_break(BK_op, "a lazy module");
+    return mg_rec_break(BK_lazy_module, "a lazy module");
   MgPause pause = mg_rec_pause();
   PyObject *m = initialize ? NULL : mg_glue(GLUE_lazy_modules);
   if (m) initialize = PyObject_GetAttrString(m, "initialize");
@@ -125,7 +125,7 @@ static PyObject *replace_lazy(PyObject *self, PyObject *const *arg, size_t nargs
   mg_rec->again = r != NULL;
   if (!r) PyErr_Clear(); /* the program meets the error by itself */
   Py_XDECREF(r);
-  return mg_rec_break(BK_op, "a lazy module");
+  return mg_rec_break(BK_lazy_module, "a lazy module");
 }
 
 /* ---- opt_einsum ---- */

@@ -26,37 +26,40 @@
 
 /* Methods and attributes that reach memory, storage or autograd's own state: the recording cannot go on.
  * They break where they are looked up, so that no bound method of a stand-in is left on the user's stack. */
-static const char *const standin_breaking[] = {
-    "tolist",
-    "data_ptr",
-    "untyped_storage",
-    "storage",
-    "storage_type",
-    "share_memory_",
-    "pin_memory",
-    "__dlpack__",
-    "__reduce_ex__",
-    "__array__",
-    "__repr__",
-    "__str__",
-    "__format__",
-    "const_data_ptr",
-    "mutable_data_ptr",
-    "set_",
-    "map_",
-    "map2_",
-    "apply_",
-    "retain_grad",
-    "_backward_hooks",
-    "_post_accumulate_grad_hooks", /* which torch's own Python reads and sets to register a hook */
-    "to_dense",
-    "to_sparse",
-    "__complex__",
-    "resize_",
-    "resize_as_",
-    "is_set_to",
-    "__cuda_array_interface__",
-    "_cdata",
+static const struct {
+  const char *name;
+  MgBreakCode code;
+} standin_breaking[] = {
+    {"tolist", BK_data_dependent},
+    {"data_ptr", BK_tensor_memory},
+    {"untyped_storage", BK_tensor_memory},
+    {"storage", BK_tensor_memory},
+    {"storage_type", BK_tensor_memory},
+    {"share_memory_", BK_tensor_memory},
+    {"pin_memory", BK_tensor_memory},
+    {"__dlpack__", BK_tensor_memory},
+    {"__reduce_ex__", BK_tensor_memory},
+    {"__array__", BK_tensor_memory},
+    {"__repr__", BK_data_dependent},
+    {"__str__", BK_data_dependent},
+    {"__format__", BK_data_dependent},
+    {"const_data_ptr", BK_tensor_memory},
+    {"mutable_data_ptr", BK_tensor_memory},
+    {"set_", BK_memory_change},
+    {"map_", BK_data_dependent},
+    {"map2_", BK_data_dependent},
+    {"apply_", BK_data_dependent},
+    {"retain_grad", BK_hook},
+    {"_backward_hooks", BK_hook},
+    {"_post_accumulate_grad_hooks", BK_hook}, /* which torch's own Python reads and sets to register a hook */
+    {"to_dense", BK_layout_op},
+    {"to_sparse", BK_layout_op},
+    {"__complex__", BK_data_dependent},
+    {"resize_", BK_memory_change},
+    {"resize_as_", BK_memory_change},
+    {"is_set_to", BK_tensor_memory},
+    {"__cuda_array_interface__", BK_tensor_memory},
+    {"_cdata", BK_tensor_memory},
 };
 
 /* A break in the recording that the stand-in belongs to, also while recording is
@@ -97,7 +100,8 @@ static bool standin_in_overloads(void) {
 static PyObject *standin_kind(PyObject *self, PyObject *unused) { return PyUnicode_FromString("Tensor"); }
 static PyMethodDef standin_kind_def = {"__str__", standin_kind, METH_NOARGS, NULL};
 
-static PyObject *standin_break_get(PyObject *self, void *name) {
+static PyObject *standin_break_get(PyObject *self, void *row) {
+  const char *name = standin_breaking[(size_t)row].name;
   char what[64];
   MgStandInfo *info = mg_standin_info(self);
   if (info && info->cap && !strcmp(name, "tolist")) {
@@ -111,8 +115,8 @@ static PyObject *standin_break_get(PyObject *self, void *name) {
   if (info && info->cap && info->cap->glue && !strcmp(name, "untyped_storage"))
     return standin_base_get(self, name);
   if (!strcmp(name, "retain_grad") || !strcmp(name, "_backward_hooks")) mg_joint_links(self);
-  snprintf(what, sizeof what, "Tensor.%s", (const char *)name);
-  return standin_break(self, BK_data_dependent, what);
+  snprintf(what, sizeof what, "Tensor.%s", name);
+  return standin_break(self, standin_breaking[(size_t)row].code, what);
 }
 
 static int standin_base_set(PyObject *self, const char *name, PyObject *v) {
@@ -125,11 +129,12 @@ static int standin_base_set(PyObject *self, const char *name, PyObject *v) {
   return r ? 0 : -1;
 }
 
-static int standin_break_set(PyObject *self, PyObject *v, void *name) {
+static int standin_break_set(PyObject *self, PyObject *v, void *row) {
+  const char *name = standin_breaking[(size_t)row].name;
   char what[64];
   if (!v || v == Py_None) return standin_base_set(self, name, v); /* torch clears what was never set */
-  snprintf(what, sizeof what, "assignment to Tensor.%s", (const char *)name);
-  standin_break(self, BK_op, what);
+  snprintf(what, sizeof what, "assignment to Tensor.%s", name);
+  standin_break(self, BK_tensor_attribute, what);
   return -1;
 }
 
@@ -172,7 +177,7 @@ static PyObject *standin_deepcopy(PyObject *self, PyObject *memo) {
   if (!mg_standin_is(self) || !PyDict_Check(memo))
     return PyObject_CallMethod(self, "__deepcopy__", "O", memo);
   if (Py_TYPE(self) != mg_standin_type)
-    return standin_break(self, BK_op, "deepcopy of a subclass"); /* up to its new_empty, slots, dict */
+    return standin_break(self, BK_deepcopy, "deepcopy of a subclass"); /* up to its new_empty, slots, dict */
   PyObject *grad = NULL, *leaf = NULL, *plain = NULL, *copy = NULL, *key = PyLong_FromVoidPtr(self),
            *done = key ? PyDict_GetItemWithError(memo, key) : NULL;
   bool param = mg_standin_info(self)->is_param;
@@ -199,7 +204,7 @@ static PyObject *standin_deepcopy(PyObject *self, PyObject *memo) {
   if (grad == Py_True && PyObject_SetAttrString(copy, "requires_grad", Py_True)) goto fail;
   if (!param) { /* a parameter's copy is a clone of its values and no more */
     if ((odd = standin_copies_odd(self, copy))) {
-      if (odd > 0) standin_break(self, BK_op, "deepcopy of a tensor with attributes or gaps");
+      if (odd > 0) standin_break(self, BK_deepcopy, "deepcopy of a tensor with attributes or gaps");
       goto fail;
     }
     if (standin_copy_grad(self, copy, memo)) goto fail;
@@ -280,7 +285,7 @@ static int standin_set_data(PyObject *self, PyObject *v, void *closure) {
   bool older = info->input, plain = v && Py_TYPE(self) == mg_standin_type && Py_TYPE(v) == mg_standin_type;
   const MgCapInput *in = older ? &info->cap->input[info->input - 1] : NULL;
   if (!v || !mg_standin_is(v) || (older && (!plain || in->nonleaf)))
-    return standin_break(self, BK_op, "assignment to Tensor.data"), -1;
+    return standin_break(self, BK_tensor_attribute, "assignment to Tensor.data"), -1;
   if (older) return standin_swap_data(info, self, v);
   if (standin_base_set(self, "data", v)) return -1;
   info->val = mg_standin_val(v);
@@ -298,7 +303,7 @@ static PyObject *standin_get_grad(PyObject *self, void *closure) {
 }
 static int standin_set_grad(PyObject *self, PyObject *v, void *closure) {
   if (v && v != Py_None && !mg_standin_is(v))
-    return standin_break(self, BK_op, "assignment to Tensor.grad"), -1;
+    return standin_break(self, BK_tensor_attribute, "assignment to Tensor.grad"), -1;
   return mg_backward_forget_grad(self) ? -1 : standin_base_set(self, "grad", v);
 }
 
@@ -339,7 +344,7 @@ static int standin_set_requires_grad(PyObject *self, PyObject *v, void *closure)
   if (want < 0 || have < 0) return -1;
   if (want == have) return 0;
   if (standin_for_inference(self))
-    return standin_break(self, BK_op, "a change of requires_grad of an inference tensor"), -1;
+    return standin_break(self, BK_inference_tensor, "a change of requires_grad of an inference tensor"), -1;
   /* While an input is being made its flag is set here too: its value is already marked.
    * Marks of others are rough. */
   const MgVal *val = info->cap ? mg_val(info->cap->rec->g, info->val) : NULL;
@@ -347,7 +352,8 @@ static int standin_set_requires_grad(PyObject *self, PyObject *v, void *closure)
   const MgRec *r = info->cap->rec;
   if (info->input && !r->want_fx && r->guards && !mg_retry_denied(r, RETRY_switch) && !r->in_joint)
     return standin_switch_leaf(self, info, v);
-  if (info->input || !want || r->want_fx) return standin_break(self, BK_op, "a change of requires_grad"), -1;
+  if (info->input || !want || r->want_fx)
+    return standin_break(self, BK_requires_grad, "a change of requires_grad"), -1;
   return standin_make_leaf(self, info);
 }
 static PyObject *standin_requires_grad_(PyObject *self, PyObject *args, PyObject *kwargs) {
@@ -370,7 +376,7 @@ static PyObject *standin_detach_(PyObject *self, PyObject *unused) {
   bool plain = base == Py_None &&
                !(info && info->cap && info->input && mg_val(info->cap->rec->g, info->val)->requires_grad);
   Py_XDECREF(base);
-  if (!plain) return base ? standin_break(self, BK_op, "detach_ of a tensor from outside") : NULL;
+  if (!plain) return base ? standin_break(self, BK_outside_shape, "detach_ of a tensor from outside") : NULL;
   return PyObject_CallMethod((PyObject *)mg_torch.tensor, "detach_", "O", self);
 }
 
@@ -425,7 +431,8 @@ static PyObject *standin_numpy(PyObject *self, PyObject *args, PyObject *kwargs)
   if (!mg_standin_is(self)) return standin_of_real(self, "numpy", args, kwargs);
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$p", names, &force)) return NULL;
   MgStandInfo *info = mg_standin_info(self);
-  return info->cap ? mg_array_of_tensor(self, force) : standin_break(self, BK_op, "Tensor.numpy");
+  return info->cap ? mg_array_of_tensor(self, force)
+                   : standin_break(self, BK_other_recording, "Tensor.numpy");
 }
 
 /* What is true of the older tensor. */
@@ -448,7 +455,7 @@ static PyObject *standin_get_of_leaf(PyObject *self, void *name) {
     bool older =
         !strcmp(name, "grad_fn") && info->cap->input[info->input - 1].nonleaf && !info->cap->rec->in_joint;
     if (older && info->cap->input[info->input - 1].val == info->val)
-      return standin_break(self, BK_op, "grad_fn of a tensor from outside");
+      return standin_break(self, BK_gradient_outside, "grad_fn of a tensor from outside");
   }
   return standin_base_get(self, name);
 }
@@ -508,9 +515,9 @@ int mg_standin_methods_init(PyObject *module) {
   PyTypeObject *type = mg_standin_type;
   static PyGetSetDef breaking[STANDIN_NBREAKING];
   for (size_t i = 0; i < STANDIN_NBREAKING; i++) {
-    breaking[i] = (PyGetSetDef){standin_breaking[i], standin_break_get, standin_break_set, NULL,
-                                (void *)standin_breaking[i]};
-    if (standin_add(type, standin_breaking[i], PyDescr_NewGetSet(type, &breaking[i]))) return -1;
+    const char *name = standin_breaking[i].name;
+    breaking[i] = (PyGetSetDef){name, standin_break_get, standin_break_set, NULL, (void *)i};
+    if (standin_add(type, name, PyDescr_NewGetSet(type, &breaking[i]))) return -1;
   }
   for (PyMethodDef *m = standin_method_defs; m->ml_name; m++)
     if (standin_add(type, m->ml_name, PyDescr_NewMethod(type, m))) return -1;

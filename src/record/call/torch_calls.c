@@ -406,7 +406,8 @@ PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r, ValRef out) {
   if (out && mg_call_out(c) == out) {
     Py_DECREF(r);
     return mg_rec_break(
-        BK_op, "an op that does not write out= of a tensor subclass, as which recorded tensors appear");
+        BK_out_argument,
+        "an op that does not write out= of a tensor subclass, as which recorded tensors appear");
   }
   MgStandInfo *info = c->kwnames && mg_standin_is(r) && mg_facts_requires_grad(r) ? mg_standin_info(r) : NULL;
   if (!info || !info->cap || info->input) return r;
@@ -416,7 +417,7 @@ PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r, ValRef out) {
   if (info->cap->wrappers && !torch_is_leaf(r)) return r; /* made of tensors that wrap others */
   if (info->cap->rec->want_fx) {
     Py_DECREF(r);
-    return mg_rec_break(BK_op, "a tensor is made with requires_grad=True");
+    return mg_rec_break(BK_custom_backend, "a tensor is made with requires_grad=True");
   }
   mg_node(g, v->def)->leaf = true;
   v->requires_grad = true;

@@ -61,6 +61,6 @@ int mg_loop_path(const MgRec *r, MgStop *path) {
 
 bool mg_interrupt_break(void) {
   if (!mg_interrupt_due()) return false;
-  mg_rec_break(BK_limit, "a signal waits for its handler");
+  mg_rec_break(BK_interrupted, "a signal waits for its handler");
   return true;
 }

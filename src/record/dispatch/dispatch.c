@@ -70,7 +70,7 @@ static int dispatch_list(MgCapture *cap, PyObject *seq, int kind, MgArg *out) {
 /* A number object where an int is wanted. */
 static int dispatch_size(PyObject *o, MgArg *out) {
   MgSymNode *n = mg_symnode_of(o);
-  if (!n) return mg_rec_break(BK_op, "a %.100s where an op takes an int", Py_TYPE(o)->tp_name), -1;
+  if (!n) return mg_rec_break(BK_argument, "a %.100s where an op takes an int", Py_TYPE(o)->tp_name), -1;
   SymRef e = mg_symsize_of(n);
   if (e) *out = mg_arg_sym(e);
   if (e) return 0;
@@ -85,9 +85,9 @@ static int dispatch_size(PyObject *o, MgArg *out) {
 static int dispatch_arg(MgCapture *cap, PyObject *o, int kind, MgArg *out) {
   if (mg_standin_is(o)) {
     MgStandInfo *info = mg_standin_info(o);
-    if (info->cap != cap) return mg_rec_break(BK_op, "a stand-in of another recording"), -1;
+    if (info->cap != cap) return mg_rec_break(BK_other_recording, "a stand-in of another recording"), -1;
     if (info->swapped && mg_abi.aoti_torch_grad_mode_is_enabled())
-      return mg_rec_break(BK_op, "a leaf whose .data was assigned"), -1;
+      return mg_rec_break(BK_tensor_attribute, "a leaf whose .data was assigned"), -1;
     *out = mg_arg_val(info->val);
     return cap->own_kernels ? mg_dispatch_reveal(cap, o, info->val) : 0;
   }
@@ -95,7 +95,8 @@ static int dispatch_arg(MgCapture *cap, PyObject *o, int kind, MgArg *out) {
   int done = mg_torchobj_to_arg(cap->rec->g, o, kind, out);
   if (done) return done < 0 ? -1 : 0;
   if (PyLong_Check(o))
-    return mg_rec_break(BK_op, "an int of more than 64 bits"), -1; /* torch makes it a uint64 where it fits */
+    return mg_rec_break(BK_argument, "an int of more than 64 bits"),
+           -1; /* torch makes it a uint64 where it fits */
   if (PyObject_TypeCheck(o, mg_torch.tensor)) {
     ValRef v = mg_standin_pin(cap, o);
     if (!v) return -1;
@@ -128,7 +129,7 @@ static int dispatch_args(MgCapture *cap, const MgFrontOp *fo, PyObject *args, Py
     if (!o) o = fo->deflt[i];
     if (!o) {
       if (!PyErr_Occurred())
-        mg_rec_break(BK_op, "%s without argument %s", fo->op->full, fo->op->param[i].name);
+        mg_rec_break(BK_argument, "%s without argument %s", fo->op->full, fo->op->param[i].name);
       return -1;
     }
     if (dispatch_arg(cap, o, fo->op->param[i].kind, &out[i])) return -1;
@@ -224,12 +225,13 @@ static bool dispatch_same_shape(const MgGraph *g, ValRef a, ValRef b) {
 /* In-place and out= results: the argument itself, which now stands for the new value. */
 static PyObject *dispatch_rebind(MgCapture *cap, const MgFrontOp *fo, PyObject *arg, ValRef val) {
   if (!arg || !mg_standin_is(arg))
-    return mg_rec_break(BK_op, "%s writes to a tensor that the recording did not make", fo->op->full);
+    return mg_rec_break(BK_out_argument, "%s writes to a tensor that the recording did not make",
+                        fo->op->full);
   MgStandInfo *info = mg_standin_info(arg);
   if (mg_val(cap->rec->g, info->val)->requires_grad)
     mg_val(cap->rec->g, val)->requires_grad = true; /* under no_grad, too */
   if (!fo->inplace_view && !dispatch_same_shape(cap->rec->g, info->val, val))
-    return mg_rec_break(BK_op, "%s resizes its output", fo->op->full);
+    return mg_rec_break(BK_out_argument, "%s resizes its output", fo->op->full);
   mg_val(cap->rec->g, val)->bits = mg_val(cap->rec->g, info->val)->bits;
   info->val = val;
   return Py_NewRef(arg);
@@ -366,7 +368,7 @@ static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, bool d
   r->ctx->rc = MG_OK;
   bool refused = mg_infer_kernel_refuses(r->g, n) && (data || !fo->plain || !mg_metainfer_asks(r, fo, n));
   if (refused || (rc == MG_UNSUP && fo->plain && fo->op->mutates && mg_infer_cannot_store(r->g, n)))
-    return mg_rec_break(BK_op, "%s refuses its arguments", fo->op->full), -1;
+    return mg_rec_break(BK_refused, "%s refuses its arguments", fo->op->full), -1;
   data = cap->sizes.unknown || (cap->sizes.ndata && mg_symdata_reads(cap, n));
   if (!data && !mg_infer_doubts(r->g, n) && mg_symfollow(r, fo, n, pyret)) return 0;
   if (r->abort) return -1;
@@ -428,7 +430,7 @@ static int dispatch_note_raises(MgRec *r, const MgOp *op) {
   bool observed = fate != MG_RAISES_leaves;
   r->swallows |= fate == MG_RAISES_caught;
   if (observed && mg_retry_denied(r, RETRY_raises)) {
-    mg_rec_break(BK_op, "%s may raise inside of a block that would catch it", op->full);
+    mg_rec_break(BK_caught_error, "%s may raise inside of a block that would catch it", op->full);
     return -1;
   }
   r->raises |= observed;
@@ -447,11 +449,12 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   /* The shape of an older tensor is its owner's: a graph writes memory, never metadata. */
   if (fo->inplace_view && PyTuple_GET_SIZE(args) && mg_standin_is(PyTuple_GET_ITEM(args, 0)) &&
       mg_standin_info(PyTuple_GET_ITEM(args, 0))->input)
-    return mg_rec_break(BK_op, "%s changes the shape of a tensor from outside", op->full);
+    return mg_rec_break(BK_outside_shape, "%s changes the shape of a tensor from outside", op->full);
   MgArg small[16], *arg = op->nparam <= 16 ? small : mg_new(g->c, MgArg, op->nparam);
   if (!arg) return PyErr_NoMemory();
   if (dispatch_args(cap, fo, args, kwargs, arg)) return NULL;
-  if (!mg_memform_known(g, op, arg)) return mg_rec_break(BK_op, "%s outside of its tensor", op->full);
+  if (!mg_memform_known(g, op, arg))
+    return mg_rec_break(BK_view_outside, "%s outside of its tensor", op->full);
   if (mg_memform_counts(op, arg) && arg[0].tag == MA_val) mg_alias_guard_start(r, arg[0].u.val);
   bool caught = mg_raises_caught(r), values = caught && !r->cfg->fullgraph && mg_raises_by_values(r, op, arg);
   if (values && dispatch_note_raises(r, op)) return NULL;
@@ -462,12 +465,14 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   MgNode *node = mg_node(g, n);
   memcpy(node->arg, arg, sizeof *arg * op->nparam);
   if (mg_memform_odd(g, op, n)) {
-    mg_rec_break(BK_op, "%s into memory that overlaps or has gaps", op->full);
+    mg_rec_break(mg_memform_statistics_meet(g, n) ? BK_batch_norm_statistics : BK_memory_overlap,
+                 "%s into memory that overlaps or has gaps", op->full);
     goto done;
   }
   if (caught && !values && !data &&
       mg_metainfer_rejects(r, fo, n)) { /* maybe only zeros: the program's own call decides */
-    if (!r->cfg->fullgraph) mg_rec_break(BK_op, "%s raises inside of a block that would catch it", op->full);
+    if (!r->cfg->fullgraph)
+      mg_rec_break(BK_caught_error, "%s raises inside of a block that would catch it", op->full);
     goto done;
   }
   node->line = mg_place_now(r, &node->file);
@@ -476,7 +481,7 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   cap->own_kernels |= !node->grad_mode && !dispatch_is_atens(op);
   if (dispatch_infer(cap, fo, n, data, &c.pyret)) goto done;
   if (dispatch_needs_odd_dtype(g, fo, mg_node(g, n))) {
-    mg_rec_break(BK_op, "%s under a default dtype that the segment has set", op->full);
+    mg_rec_break(BK_default_dtype, "%s under a default dtype that the segment has set", op->full);
     goto done;
   }
   mg_lazybits_follow(g, n);
@@ -560,7 +565,7 @@ static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func
   case FATE_record_grad: /* tracers cut backward out of a forward without autograd, which leaves nothing to it
                           */
     if (cap->fx && dispatch_differentiates(cap, args))
-      return mg_rec_break(BK_op, "gradients of %s in a custom back end", fo->op->full);
+      return mg_rec_break(BK_custom_backend, "gradients of %s in a custom back end", fo->op->full);
     break;
   case FATE_record_dense:
     if (dispatch_flag(fo, args, kwargs, "sparse")) return dispatch_decompose(cap, fo, args, kwargs);
@@ -584,6 +589,8 @@ static PyObject *dispatch_op(MgCapture *cap, const MgFrontOp *fo, PyObject *func
     Py_XDECREF(known);
     return r;
   }
+  case FATE_break_memory: return mg_rec_break(BK_memory_change, "%s", fo->op->full);
+  case FATE_break_layout: return mg_rec_break(BK_layout_op, "%s", fo->op->full);
   case FATE_break_op: return mg_rec_break(BK_op, "%s", fo->op->full);
   case FATE_decompose: return dispatch_decompose(cap, fo, args, kwargs);
   case FATE_run: return PyObject_Call(fo->call, args, kwargs);
@@ -617,7 +624,7 @@ PyObject *mg_dispatch_call(MgCapture *cap, const char *name, const char *overloa
 static const MgFrontOp *dispatch_higher(PyObject *op) {
   PyObject *name = PyObject_GetAttrString(op, "_name");
   const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
-  if (text) mg_rec_break(BK_op, "torch.ops.higher_order.%s", text);
+  if (text) mg_rec_break(BK_higher_order, "torch.ops.higher_order.%s", text);
   Py_XDECREF(name);
   return NULL;
 }
@@ -656,7 +663,7 @@ static PyObject *dispatch_handle(PyObject *self, PyObject *const *a, Py_ssize_t 
     if (cap->rec->abort) {
       PyErr_SetString(MgBreakError, cap->rec->reason);
     } else if (cap->refused) {
-      mg_rec_break(BK_c_function, "%s", cap->refused);
+      mg_rec_break(BK_cached_function, "%s", cap->refused);
     } else {
       const MgFrontOp *fo =
           PyObject_TypeCheck(a[0], mg_torch.higher_order) ? dispatch_higher(a[0]) : mg_frontop_find(a[0]);
@@ -729,9 +736,11 @@ static int inference_mode_check(MgCapture *cap, NodeRef n, bool grad) {
   const MgGraph *g = cap->rec->g;
   InferenceSeek s = {cap, false};
   if (grad) mg_node_each_val(mg_node(g, n), inference_mode_see, &s);
-  if (s.any) return mg_rec_break(BK_op, "an inference tensor in an op that autograd tracks"), -1;
+  if (s.any)
+    return mg_rec_break(BK_inference_tensor, "an inference tensor in an op that autograd tracks"), -1;
   for (MgWritten t = {0}; mg_node_written(mg_node(g, n), &t);)
-    if (mg_inference_mode_of(cap, t.v)) return mg_rec_break(BK_op, "a write to an inference tensor"), -1;
+    if (mg_inference_mode_of(cap, t.v))
+      return mg_rec_break(BK_inference_tensor, "a write to an inference tensor"), -1;
   return 0;
 }
 

@@ -119,9 +119,8 @@ static bool memform_repeats(const MgGraph *g, ValRef v) {
   return false;
 }
 
-/* A batch norm that would update both running statistics in the same memory: ATen's
- * second update reads the first. */
-static bool memform_statistics_meet(const MgGraph *g, const MgNode *n) {
+bool mg_memform_statistics_meet(const MgGraph *g, NodeRef node) {
+  const MgNode *n = mg_node(g, node);
   int code = n->op->code;
   bool norm = code == TOP_native_batch_norm || code == TOP__native_batch_norm_legit ||
               code == TOP__batch_norm_with_update;
@@ -138,7 +137,7 @@ static bool memform_statistics_meet(const MgGraph *g, const MgNode *n) {
 bool mg_memform_odd(const MgGraph *g, const MgOp *op, NodeRef n) {
   MgNode *node = mg_node(g, n);
   int64_t reach[2];
-  if (memform_statistics_meet(g, node)) return true;
+  if (mg_memform_statistics_meet(g, n)) return true;
   for (int i = 0; op->mutates && i < op->nparam; i++) {
     if (!op->param[i].writes || node->arg[i].tag != MA_val) continue;
     struct memform_overlap s = {g, node->arg[i].u.val, memform_repeats(g, node->arg[i].u.val)};

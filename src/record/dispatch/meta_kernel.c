@@ -119,7 +119,7 @@ static PyObject *metainfer_dims(MgRec *r, const SymRef *s, int n) {
   for (int i = 0; t && i < n; i++) {
     PyObject *o = metainfer_size(r, s[i]);
     if (!o) {
-      if (!PyErr_Occurred()) mg_rec_break(BK_op, "a symbolic size");
+      if (!PyErr_Occurred()) mg_rec_break(BK_symbolic_size, "a symbolic size");
       Py_CLEAR(t);
     } else {
       PyTuple_SET_ITEM(t, i, o);
@@ -313,7 +313,7 @@ static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
       (res = metainfer_try(r, fo, n, has_tensor, true)))
     return res;
   PyErr_Clear();
-  return mg_rec_break(BK_op, "%s has no meta kernel", op->full);
+  return mg_rec_break(BK_no_shape_rule, "%s has no meta kernel", op->full);
 }
 
 /* ---- results ---- */
@@ -328,7 +328,7 @@ static int metainfer_long(MgRec *r, PyObject *o, int64_t *v) {
     if (r->cap->sizes.symbolic) *v = mg_sym(r->x, *v);
     return 0;
   }
-  mg_rec_break(BK_op, "a symbolic size");
+  mg_rec_break(BK_symbolic_size, "a symbolic size");
   return -1;
 }
 
@@ -347,7 +347,7 @@ static int metainfer_read(MgRec *r, MetaEntry *e, PyObject *t, uint32_t *npool) 
   *o = (MetaOut){0};
   if (t == Py_None) return 0;
   if (!PyObject_TypeCheck(t, mg_torch.tensor))
-    return mg_rec_break(BK_op, "a result that is not a tensor"), -1;
+    return mg_rec_break(BK_fake_result, "a result that is not a tensor"), -1;
   PyObject *size = PyObject_GetAttrString(t, "shape"), *dt = PyObject_GetAttrString(t, "dtype"), *off = NULL;
   PyObject *layout = PyObject_GetAttrString(t, "layout");
   int rc = -1;
@@ -388,7 +388,7 @@ static int metainfer_read_all(MgRec *r, MetaEntry *e, const MgOp *op, PyObject *
   uint32_t npool = 0;
   size_t total = 0;
   if (op->nret > 1 && (!PyTuple_Check(res) || PyTuple_GET_SIZE(res) != op->nret))
-    return mg_rec_break(BK_op, "%s: unexpected result", op->full), -1;
+    return mg_rec_break(BK_fake_result, "%s: unexpected result", op->full), -1;
   for (int pass = 0; pass < 2; pass++) {
     for (int i = 0; i < op->nret; i++) {
       PyObject *o = op->nret == 1 ? res : PyTuple_GET_ITEM(res, i);

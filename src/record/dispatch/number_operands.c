@@ -93,7 +93,7 @@ static PyObject *symcall_cast(SymCall *c, PyObject *t, int dtype) { /* steals t 
 static PyObject *symcall_tensor(SymCall *c, PyObject *o) {
   MgSymNode *n = mg_symnode_of(o);
   if (!n) return Py_NewRef(o);
-  if (n->cap != c->cap) return mg_rec_break(BK_op, "a number of another recording");
+  if (n->cap != c->cap) return mg_rec_break(BK_other_recording, "a number of another recording");
   ValRef v = mg_symnode_val(n);
   PyObject *t = v ? mg_standin_new(c->cap, v) : NULL;
   int dtype = mg_symnode_is_int(n) ? c->idtype : c->dtype;

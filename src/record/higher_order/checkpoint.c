@@ -132,7 +132,7 @@ static PyObject *checkpoint_record(MgRec *r, const Checkpoint *c, PyObject *fn) 
   if (res && !why && c->reentrant && !checkpoint_tracked(r, res)) why = "a result without gradients";
   if (why) {
     Py_CLEAR(res);
-    mg_rec_break(BK_op, "torch.utils.checkpoint of a function with %s", why);
+    mg_rec_break(BK_checkpoint, "torch.utils.checkpoint of a function with %s", why);
   }
   mg_snapshot_free(before);
   mg_snapshot_free(after);

@@ -30,7 +30,7 @@ static PyObject *higher_cond_parts(MgHigher *h, PyObject *pred, PyObject *const 
     if (!(h->part[i] = mg_part_record(h->r, fn[i], arg, PySequence_Fast_GET_SIZE(operands), true)))
       return NULL;
   if (!mg_part_alike(g, h->part[0], h->part[1]))
-    return mg_rec_break(BK_op, "the branches of a cond give different tensors");
+    return mg_rec_break(BK_branch_results, "the branches of a cond give different tensors");
   h->all = mg_new(g->c, ValRef, h->part[0]->nin + h->part[1]->nin + 2);
   if (!h->all) return PyErr_NoMemory();
   h->all[h->nall++] = 0; /* a branch that reads it is given it once more */
@@ -172,7 +172,8 @@ bool mg_higher_cond(PyObject *const *arg, size_t nargsf, PyObject *kwnames, PyOb
   PyObject *a[4] = {NULL}, *none = PyTuple_New(0);
   bool done = none && higher_args(&c, higher_cond_param, a) && a[0] && a[1] && a[2];
   if (done && !a[3]) a[3] = none;
-  if (!done || !higher_cond(mg_rec, a, out)) *out = mg_rec_break(BK_op, "torch.cond with other arguments");
+  if (!done || !higher_cond(mg_rec, a, out))
+    *out = mg_rec_break(BK_branch_arguments, "torch.cond with other arguments");
   Py_XDECREF(none);
   return true;
 }

@@ -34,11 +34,13 @@ static MgPartRun *part_run_new(void);
 
 /* ---- what may be in a part ---- */
 
+static const char part_draws[] = "draws random numbers";
+
 /* Why these nodes cannot be taken out of the recording, or NULL. */
 static const char *part_effect(const MgGraph *g, NodeRef first) {
   for (NodeRef k = first; k < g->nnode; k++) {
     const MgNode *n = mg_node(g, k);
-    if (n->op->random) return "draws random numbers";
+    if (n->op->random) return part_draws;
     if (n->leaf) return "makes a leaf of the gradient graph";
     for (int i = 0; n->op->mutates && i < n->nout; i++) {
       uint32_t storage = n->out[i] ? mg_val(g, n->out[i])->storage : 0;
@@ -148,7 +150,7 @@ static int part_results(MgRec *r, MgPart *p, PyObject *leaves, NodeRef first) {
   for (; p->nout < n; p->nout++) {
     PyObject *o = PyList_GET_ITEM(leaves, p->nout), *own = NULL;
     if (!mg_standin_check(o))
-      return mg_rec_break(BK_op, "a branch or loop body with a result that is no tensor"), -1;
+      return mg_rec_break(BK_branch_results, "a branch or loop body with a result that is no tensor"), -1;
     ValRef v = mg_standin_val(o);
     p->grad |= mg_facts_requires_grad(o);
     bool shared = mg_val(g, mg_val(g, v)->storage)->def < first;
@@ -238,11 +240,13 @@ MgPart *mg_part_record(MgRec *r, PyObject *fn, PyObject *const *arg, Py_ssize_t 
   cap->in_part = in_part;
   if (res && (after = mg_snapshot_build(NULL, 0, NULL, Py_None))) {
     const char *why = part_effect(r->g, first);
-    if (r->guards->ndraw != drawn) why = "draws random numbers";
+    if (r->guards->ndraw != drawn) why = part_draws;
     if (!why && !mg_snapshot_same(before, after)) why = "has a side effect";
     if (!why && cap->function != function) why = "calls an autograd.Function";
     if (!why && part_reads_number(cap, syms)) why = "reads a number out of a tensor";
-    if (why) mg_rec_break(BK_op, "a branch or loop body that %s", why);
+    if (why)
+      mg_rec_break(why == part_draws ? BK_branch_random : BK_branch_effect, "a branch or loop body that %s",
+                   why);
     else p = part_take(r, res, first, &region, ints);
   }
   mg_fx_region_end(r, &region, NULL, NULL);

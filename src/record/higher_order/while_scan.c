@@ -67,7 +67,7 @@ int mg_higher_collect(MgHigher *h, PyObject *const *fixed, uint32_t nfixed) {
   for (uint32_t i = 0; i < h->nall; i++) {
     PyObject *x = i < nfixed ? Py_NewRef(fixed[i]) : higher_find(h->r->cap, h->all[i]);
     if (!x && !PyErr_Occurred())
-      mg_rec_break(BK_op, "a branch or loop body that reads a tensor nobody holds");
+      mg_rec_break(BK_branch_arguments, "a branch or loop body that reads a tensor nobody holds");
     int bad = !x || PyList_Append(h->xs, x);
     Py_XDECREF(x);
     if (bad) return -1;
@@ -261,7 +261,7 @@ static PyObject *loop_while_parts(MgHigher *h, PyObject *const *fn, PyObject *ca
       goto done;
   MgPart *body = h->part[1];
   if (body->nout != n || h->part[0]->nout != 1 || !loop_carries(g, body, like, (uint32_t)n)) {
-    mg_rec_break(BK_op, "a loop body gives other tensors than it takes");
+    mg_rec_break(BK_branch_results, "a loop body gives other tensors than it takes");
     goto done;
   }
   if (!(h->all = mg_new(g->c, ValRef, h->part[0]->nin + body->nin + n + 1))) goto done;
@@ -281,7 +281,7 @@ done:
 bool mg_loop_while(MgRec *r, PyObject *const *a, PyObject **out) {
   if (!PyTuple_Check(a[2]) || !PyTuple_Check(a[3])) return false;
   if (!loop_all_tensors(a[2])) {
-    *out = mg_rec_break(BK_op, "a while_loop that carries something else than tensors");
+    *out = mg_rec_break(BK_branch_arguments, "a while_loop that carries something else than tensors");
     return true;
   }
   MgHigher h = {.r = r};

@@ -518,7 +518,7 @@ static PyObject *nd_give_up(const MgArrayOp *op, const char *why) {
   PyObject *text = !why && v ? PyObject_Str(v) : NULL;
   const char *said = why ? why : text ? PyUnicode_AsUTF8(text) : "not supported";
   PyErr_Clear();
-  mg_rec_break(BK_c_function, "numpy.%s: %s", op->name, said ? said : "not supported");
+  mg_rec_break(BK_numpy, "numpy.%s: %s", op->name, said ? said : "not supported");
   Py_XDECREF(text);
   Py_XDECREF(t);
   Py_XDECREF(v);
@@ -683,7 +683,7 @@ PyObject *mg_array_of_tensor(PyObject *standin, bool force) {
   const MgGraph *g = mg_standin_info(standin)->cap->rec->g;
   const MgVal *v = mg_val(g, mg_standin_val(standin));
   if (!mg_array_numpy.ufunc || v->device != DEV_cpu || v->dtype == DT_bf16 || v->dtype == DT_c32)
-    return mg_rec_break(BK_op, "Tensor.numpy");
+    return mg_rec_break(BK_to_numpy, "Tensor.numpy");
   PyObject *grad = PyObject_GetAttrString(standin, "requires_grad"), *plain = NULL;
   bool tracked = grad == Py_True;
   Py_XDECREF(grad);

@@ -97,7 +97,7 @@ ARRAY_UNARY(OP)
 #undef OP
 
 static PyObject *array_pow(PyObject *a, PyObject *b, PyObject *mod) {
-  if (mod != Py_None) return mg_rec_break(BK_c_function, "pow of an array with three arguments");
+  if (mod != Py_None) return mg_rec_break(BK_numpy, "pow of an array with three arguments");
   return array_power(a, b);
 }
 static PyObject *array_inplace_pow(PyObject *a, PyObject *b, PyObject *mod) {
@@ -262,15 +262,14 @@ PyObject *mg_array_getattr(PyObject *o, PyObject *name) {
 }
 
 static int array_setattr(PyObject *o, PyObject *name, PyObject *v) {
-  mg_rec_break(BK_c_function, "assignment to attribute %s of a NumPy array", PyUnicode_AsUTF8(name));
+  mg_rec_break(BK_numpy, "assignment to attribute %s of a NumPy array", PyUnicode_AsUTF8(name));
   return -1;
 }
 
 /* NumPy's protocols: calls that C code makes (map, reduce, operators of NumPy's own scalars). */
 static PyObject *array_by_protocol(PyObject *f, PyObject *args, PyObject *kw) {
   MgArrayOp op;
-  if (!mg_array_find(f, &op))
-    return mg_rec_break(BK_c_function, "a function of NumPy that torch._numpy lacks");
+  if (!mg_array_find(f, &op)) return mg_rec_break(BK_numpy, "a function of NumPy that torch._numpy lacks");
   return mg_array_apply(&op, args, kw);
 }
 

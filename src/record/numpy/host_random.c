@@ -132,7 +132,7 @@ static PyObject *draw_copy_counter(PyObject *counter) {
     PyObject *at = PyTuple_GET_ITEM(r, 1), *start = PyTuple_GET_ITEM(at, 0);
     if (PyTuple_GET_SIZE(at) > 1 && Py_TYPE(PyTuple_GET_ITEM(at, 1)) != Py_TYPE(start)) {
       Py_CLEAR(mine);
-      mg_rec_break(BK_older_object, "next of an older counter that changes its type");
+      mg_rec_break(BK_iterator, "next of an older counter that changes its type");
     }
   }
   Py_XDECREF(four);
@@ -171,7 +171,7 @@ static int draw_arguments(const MgCall *c, Py_ssize_t first, PyObject **args, Py
     PyObject *x = mg_symfloat_plain(c->arg[i]);
     if (x && !mg_guard_is_const(x)) {
       Py_CLEAR(x);
-      mg_rec_break(BK_older_object, "a random number is drawn with an argument of type %s",
+      mg_rec_break(BK_random, "a random number is drawn with an argument of type %s",
                    Py_TYPE(c->arg[i])->tp_name);
     }
     if (!x) return -1;
@@ -208,7 +208,7 @@ PyObject *mg_draw_next(PyObject *counter) {
   PyObject *copy = args ? draw_copy(e->orig) : NULL, *now = copy ? Py_TYPE(copy)->tp_iternext(copy) : NULL,
            *r = NULL;
   if (now && !PyFloat_CheckExact(now) && !PyLong_CheckExact(now))
-    mg_rec_break(BK_older_object, "next of an older counter of %s", Py_TYPE(now)->tp_name);
+    mg_rec_break(BK_iterator, "next of an older counter of %s", Py_TYPE(now)->tp_name);
   else if (now) {
     SrcRef from = mg_source(g, SRC_pinned, 0, 0, e->orig);
     SrcRef to = mg_source(g, SRC_draw, 0, (int32_t)g->ndraw, NULL);
@@ -237,7 +237,7 @@ static PyObject *draw_record(const MgCall *c, PyObject *fn, PyObject *rng, Py_ss
   if (!now) goto done;
   bool array = kind == DRAW_number && draw_is_numpys(rng) && mg_array_is_class(Py_TYPE(now));
   if (kind == DRAW_number && !array && !PyFloat_CheckExact(now) && !PyLong_CheckExact(now)) {
-    mg_rec_break(BK_c_function, "a random number of type %s", Py_TYPE(now)->tp_name);
+    mg_rec_break(BK_random, "a random number of type %s", Py_TYPE(now)->tp_name);
     goto done;
   }
   SrcRef from = e && mg_older_by_path(e) ? e->src : mg_source(g, SRC_pinned, 0, 0, e ? e->orig : rng);
@@ -247,8 +247,7 @@ static PyObject *draw_record(const MgCall *c, PyObject *fn, PyObject *rng, Py_ss
   *d = (MgDraw){Py_NewRef(fn), args, kwargs, from, to};
   args = kwargs = NULL;
   r = array ? mg_array_wrap(now, to) : kind == DRAW_number ? mg_symfloat_drawn(now, to) : Py_NewRef(now);
-  if (!r && !PyErr_Occurred())
-    mg_rec_break(BK_c_function, "a random array that no tensor can share memory with");
+  if (!r && !PyErr_Occurred()) mg_rec_break(BK_random, "a random array that no tensor can share memory with");
 done:
   Py_XDECREF(args);
   Py_XDECREF(kwargs);
@@ -268,7 +267,7 @@ bool mg_draw_method(const MgCall *c, PyObject *fn, PyObject *self, PyObject **ou
     *out = NULL;
     return PyErr_Occurred() != NULL;
   }
-  if (kind == DRAW_other) *out = mg_rec_break(BK_data_dependent, "random.%s", name);
+  if (kind == DRAW_other) *out = mg_rec_break(BK_random, "random.%s", name);
   else *out = draw_record(c, fn, self, first, kind);
   return true;
 }
@@ -314,7 +313,7 @@ PyObject *mg_draw_call(const MgCall *c) {
   DrawKind kind = draw_kind(name);
   if (!mg_older(self)) { /* made here: its state is known, unless the system seeds it */
     bool by_system = !strcmp(name, "seed") && (c->n == first || c->arg[first] == Py_None);
-    return by_system ? mg_rec_break(BK_c_function, "a generator seeded by the system") : mg_call_plain(c);
+    return by_system ? mg_rec_break(BK_random, "a generator seeded by the system") : mg_call_plain(c);
   }
   if ((kind != DRAW_number && kind != DRAW_change) || !draw_is_generator(self)) return mg_call_unknown(c);
   if (first == 1) return draw_record(c, fn, self, 1, kind);

@@ -110,7 +110,7 @@ static MgAttrClass attr_class(PyTypeObject *t) {
 }
 
 static PyObject *attr_keys_break(PyTypeObject *t) {
-  return mg_rec_break(BK_older_object, "a lookup in class %s, whose dict has keys that are not strings",
+  return mg_rec_break(BK_namespace, "a lookup in class %s, whose dict has keys that are not strings",
                       t->tp_name);
 }
 
@@ -551,7 +551,7 @@ static PyObject *attr_get(PyObject *o, PyObject *name) {
     return attr_of_super(o, name); /* an older one binds older objects, not yet wrapped */
   PyObject *v = attr_of_instance(o, name);
   if (!v && !mg_rec->abort && mg_tensorhook_is_handle(o))
-    return mg_rec_break(BK_op, "attribute %s of a hook's handle", PyUnicode_AsUTF8(name));
+    return mg_rec_break(BK_hook, "attribute %s of a hook's handle", PyUnicode_AsUTF8(name));
   return v;
 }
 
@@ -616,7 +616,7 @@ int mg_rec_generic_setattr(PyObject *o, PyObject *name, PyObject *v) {
   if (Py_TYPE(d) == &PyMemberDescr_Type && ((PyMemberDescrObject *)d)->d_member->type == T_OBJECT_EX)
     return attr_finalizes_member(o, d, name) ? -1 : attr_set_member(o, name, v);
   if (PyExceptionInstance_Check(o) && name == mg_names.cause) return attr_set_cause(o, name, v);
-  mg_rec_break(BK_older_object, "write to attribute %s of a %s", PyUnicode_AsUTF8(name), Py_TYPE(o)->tp_name);
+  mg_rec_break(BK_older_write, "write to attribute %s of a %s", PyUnicode_AsUTF8(name), Py_TYPE(o)->tp_name);
   return -1;
 }
 
@@ -687,7 +687,7 @@ int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v) {
       Py_XDECREF(local);
       return rc;
     }
-    mg_rec_break(BK_older_object, "write to attribute %s of a %s", PyUnicode_AsUTF8(name),
+    mg_rec_break(BK_older_write, "write to attribute %s of a %s", PyUnicode_AsUTF8(name),
                  Py_TYPE(o)->tp_name);
     return -1;
   }

@@ -35,12 +35,12 @@ bool mg_rec_finalizes_attr(PyObject *o, PyObject *name, PyObject *now) {
 
 static void fin_break(PyObject *o) {
   const char *name = Py_TYPE(o)->tp_name;
-  if (mg_fin_is_generator(o)) mg_rec_break(BK_older_object, "a generator with clean-up code goes out of use");
+  if (mg_fin_is_generator(o)) mg_rec_break(BK_finalizer, "a generator with clean-up code goes out of use");
   else if (mg_has_finalizer(Py_TYPE(o)))
-    mg_rec_break(BK_older_object, "a %s with __del__ goes out of use", name);
+    mg_rec_break(BK_finalizer, "a %s with __del__ goes out of use", name);
   else if (mg_fin_has_callback(o))
-    mg_rec_break(BK_older_object, "a %s goes out of use, and a callback runs", name);
-  else mg_rec_break(BK_older_object, "a %s goes out of use", name);
+    mg_rec_break(BK_finalizer, "a %s goes out of use, and a callback runs", name);
+  else mg_rec_break(BK_finalizer, "a %s goes out of use", name);
 }
 
 bool mg_rec_finalizes(PyObject *o) {
@@ -95,7 +95,7 @@ bool mg_finalizer_keys(PyObject *keys) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); i++) {
     PyObject *x = PyTuple_GET_ITEM(keys, i);
     if (mg_fin_is_leaf(x) || fin_stays(x) || !mg_finalizer_reached(x)) continue;
-    mg_rec_break(BK_older_object, "a %s, whose end runs code, is a key or in a set", Py_TYPE(x)->tp_name);
+    mg_rec_break(BK_finalizer, "a %s, whose end runs code, is a key or in a set", Py_TYPE(x)->tp_name);
     return true;
   }
   return false;

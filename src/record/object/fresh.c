@@ -31,7 +31,7 @@ int mg_fresh_class(PyObject *const *slot, PyCodeObject *co) {
   PyObject *t = named ? slot[1] : co->co_argcount ? slot[0] : NULL;
   if (!t || !PyType_Check(t)) return 0;
   if (!((PyTypeObject *)t)->tp_mro) {
-    mg_rec_break(BK_older_object, "%.100s gets a class that is being made",
+    mg_rec_break(BK_class_statement, "%.100s gets a class that is being made",
                  PyUnicode_AsUTF8(co->co_qualname));
     return -1;
   }

@@ -96,16 +96,16 @@ int mg_rec_setitem(PyObject *o, PyObject *key, PyObject *v) {
   if (mg_rec && PyDict_Check(o)) mg_compared(key);
   if (mg_rec && mg_rec_is_namespace(o)) {
     if (PyUnicode_CheckExact(key)) return mg_rec_namespace_set(o, key, v);
-    mg_rec_break(BK_older_object, "a key of a namespace that is no string");
+    mg_rec_break(BK_namespace, "a key of a namespace that is no string");
     return -1;
   }
   if (mg_rec && !seq_in_python(o, mg_names.setitem) && mg_older_opaque(o)) {
-    mg_rec_break(BK_older_object, "a write into an older %s", Py_TYPE(o)->tp_name);
+    mg_rec_break(BK_older_write, "a write into an older %s", Py_TYPE(o)->tp_name);
     return -1;
   }
   PyObject *index = v ? seq_tensor_index(o, key) : NULL;
   if (v && mg_rec && mg_standin_check(o) && mg_array_check(v)) {
-    mg_rec_break(BK_c_function, "a NumPy array is assigned to items of a tensor");
+    mg_rec_break(BK_numpy, "a NumPy array is assigned to items of a tensor");
     Py_XDECREF(index);
     return -1;
   }
@@ -118,7 +118,7 @@ int mg_rec_setitem(PyObject *o, PyObject *key, PyObject *v) {
 PyObject *mg_rec_iter(PyObject *o) {
   if (mg_rec && PyGen_Check(o) && !mg_is_fresh(o))
     return mg_rec_break(BK_generator, "iteration over a generator from outside");
-  if (mg_rec && mg_rec_is_namespace(o)) return mg_rec_break(BK_older_object, "iteration over a namespace");
+  if (mg_rec && mg_rec_is_namespace(o)) return mg_rec_break(BK_namespace, "iteration over a namespace");
   if (mg_rec && !seq_in_python(o, mg_names.iter) && mg_rec_touch_keys(o)) return NULL;
   return PyObject_GetIter(o);
 }
@@ -130,7 +130,7 @@ PyObject *mg_rec_next(PyObject *it) {
     return mg_rec_break(BK_generator, "next of a generator from outside");
   if (!seq_in_python(it, mg_names.next) && mg_older_opaque(it))
     return strcmp(t->tp_name, "itertools.count")
-               ? mg_rec_break(BK_older_object, "next of an older %s", t->tp_name)
+               ? mg_rec_break(BK_iterator, "next of an older %s", t->tp_name)
                : mg_draw_next(it);
   PyObject *v = t->tp_iternext(it);
   if (!v) return NULL;
@@ -176,7 +176,7 @@ int mg_rec_contains(PyObject *c, PyObject *x) {
   if (mg_rec && ((PyDict_Check(c) && mg_older(c)) || PyAnySet_Check(c))) mg_older_pin(x);
   if (mg_rec && mg_rec_is_namespace(c)) {
     if (!PyUnicode_CheckExact(x))
-      return mg_rec_break(BK_older_object, "a key of a namespace that is no string"), -1;
+      return mg_rec_break(BK_namespace, "a key of a namespace that is no string"), -1;
     PyObject *r = mg_rec_namespace_get(c, x);
     Py_XDECREF(r);
     return r ? 1 : PyErr_Occurred() ? -1 : 0;

@@ -33,7 +33,7 @@ PyObject *mg_rec_class_mapping_get(PyObject *dict, PyObject *key) {
 /* All of it, as a fresh dict of wrapped values. */
 PyObject *mg_rec_class_mapping_all(PyObject *dict) {
   if (mg_class_wrote_dict(dict, NULL))
-    return mg_rec_break(BK_older_object, "the dict of a class that was written to");
+    return mg_rec_break(BK_namespace, "the dict of a class that was written to");
   mg_guard_dict_all(mg_rec->guards, dict, NULL, true);
   PyObject *all = PyDict_New(), *k, *v;
   Py_ssize_t pos = 0;
@@ -122,7 +122,7 @@ PyObject *mg_rec_referent(PyObject *ref) {
   SrcRef owner = mg_older_by_path(e) ? e->src : mg_source(g, SRC_pinned, 0, 0, e->orig);
   PyObject *o = PyWeakref_GET_OBJECT(e->orig);
   if (mg_finalizer_dropped(o))
-    return mg_rec_break(BK_older_object, "a weak reference to a %s that went out of use",
+    return mg_rec_break(BK_weak_reference, "a weak reference to a %s that went out of use",
                         Py_TYPE(o)->tp_name);
   return mg_wrap(o, mg_source(g, SRC_weak, owner, 0, NULL));
 }

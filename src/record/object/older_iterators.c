@@ -129,7 +129,7 @@ PyObject *mg_iterator_wrap(PyObject *v, SrcRef src) {
   if (over) seen = mg_wrap(over, mg_source(g, SRC_over, src, 0, NULL));
   if (over ? seen && iter_all_seen(v, seen) : true) c = iter_copy(v, seen);
   else if (seen)
-    mg_rec_break(BK_older_object, "an older %s over something that cannot be copied", Py_TYPE(v)->tp_name);
+    mg_rec_break(BK_iterator, "an older %s over something that cannot be copied", Py_TYPE(v)->tp_name);
   if (c && mg_older_add(v, c, src, OLDER_iter)) Py_CLEAR(c);
   if (c) mg_rec->ident->v[mg_rec->ident->n - 1].pristine = Py_NewRef(state);
   Py_DECREF(state);

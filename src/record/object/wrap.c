@@ -451,13 +451,13 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
     if (!mg_standin_transformed(v)) return wrap_tensor(v, src);
     /* what a pullback keeps is bound to a gradient graph of its own */
     return mg_standin_transform_is_older(v)
-               ? mg_rec_break(BK_tensor_kind, "a tensor of a torch.func transform that has ended")
+               ? mg_rec_break(BK_functorch, "a tensor of a torch.func transform that has ended")
                : Py_NewRef(v);
   }
   if (PyFrame_Check(v) && src && r->guards->src[src].kind == SRC_slot)
-    return mg_rec_break(BK_older_object, "a frame object, another one in each call");
+    return mg_rec_break(BK_frame_object, "a frame object, another one in each call");
   if (Py_EnterRecursiveCall(" while recording"))
-    return mg_rec_break(BK_older_object, "containers nested too deeply");
+    return mg_rec_break(BK_limit, "containers nested too deeply");
   r->ident->depth++;
   PyObject *w = wrap_new(v, src);
   r->ident->depth--;

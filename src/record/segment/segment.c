@@ -69,13 +69,13 @@ static int segment_check_own_guards(Segment *s, MgEntry *e) {
 
 /* Why the frame is not recorded.  The context of an autograd.Function is new at every call,
  * and its state lives in C. */
-static const char *segment_refused(const Segment *s) {
+static const char *segment_refused(const Segment *s, MgBreakCode *code) {
   for (int i = 0; i < s->frame[0].nslot; i++) {
     PyObject *o = s->saved[i];
     if (o && PyObject_TypeCheck(o, mg_torch.function_base))
-      return "a method of an autograd.Function that autograd calls";
+      return *code = BK_autograd_function, "a method of an autograd.Function that autograd calls";
     if (o && PyType_Check(o) && !((PyTypeObject *)o)->tp_mro)
-      return "a class that is being made is its argument";
+      return *code = BK_class_statement, "a class that is being made is its argument";
   }
   return NULL;
 }
@@ -100,7 +100,7 @@ static bool segment_attempts(Segment *s) {
 /* There is nothing before the break, or no end that can be rebuilt: execute instructions instead. */
 static void segment_be_plain(const Segment *s, MgSegmentAt *d, MgBucket *b) {
   /* others may come: a fake tensor may be a rehearsal */
-  bool passing = s->why == BK_tensor_kind && b->refused < SEGMENT_REFUSALS;
+  bool passing = mg_break_passes(s->why) && b->refused < SEGMENT_REFUSALS;
   *(passing ? &d->once : &b->plain) = s->nplain > 0 ? s->nplain : 1;
   b->refused += passing;
 }
@@ -137,9 +137,9 @@ static int segment_compile(Segment *s, MgSegmentAt *d) {
   s->may_descend = !mg_force_break && !mg_decode_in_loop(s->code, s->unit);
   MgHookMode mode = mg_hook_mode;
   s->eager = s->off = mg_stance_set("disable");
-  const char *refused = s->off ? NULL : segment_refused(s);
+  const char *refused = s->off ? NULL : segment_refused(s, &s->why);
   if (refused) {
-    s->off = true, s->why = BK_older_object;
+    s->off = true;
     snprintf(s->reason, sizeof s->reason, "%s", refused);
   }
   bool failed = segment_attempts(s);

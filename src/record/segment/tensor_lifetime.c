@@ -268,10 +268,10 @@ int mg_standin_begin(MgRec *r) {
   cap->functorch_before = standin_functorch_depth();
   if (PyErr_Occurred()) return -1;
   /* A mode of the user must see every op as it happens, and tensors inside vmap or grad are wrappers. */
-  if (cap->modes_before > 0) return mg_rec_break(BK_tensor_kind, "a torch dispatch mode is active"), -1;
-  if (cap->functorch_before > 0) return mg_rec_break(BK_tensor_kind, "called inside torch.func or vmap"), -1;
+  if (cap->modes_before > 0) return mg_rec_break(BK_dispatch_mode, "a torch dispatch mode is active"), -1;
+  if (cap->functorch_before > 0) return mg_rec_break(BK_functorch, "called inside torch.func or vmap"), -1;
   if (standin_forward_level() >= 0)
-    return mg_rec_break(BK_tensor_kind, "forward-mode differentiation is active"), -1;
+    return mg_rec_break(BK_forward_mode, "forward-mode differentiation is active"), -1;
   cap->autocast_depth = mg_state_autocast_depth();
   if (!(cap->autocast = standin_save_autocast())) return -1;
   if (!(cap->mode = mg_dispatch_mode_new(cap))) return -1;

@@ -18,12 +18,12 @@ int mg_effect_state_change(MgStateChange *c) {
   c->after.function_state = c->before.function_state;
   c->any = memcmp(&c->before, &c->after, sizeof c->before) != 0;
   if (mg_rec->cap && mg_state_function(-1) != mg_rec->cap->function_state) {
-    mg_rec_break(BK_op, "torch_function is enabled or disabled");
+    mg_rec_break(BK_torch_state, "torch_function is enabled or disabled");
     return -1;
   }
   if (c->before.inference_mode != c->after.inference_mode || c->before.threads != c->after.threads ||
       c->before.functorch != c->after.functorch) {
-    mg_rec_break(BK_op, "a change of torch's global state");
+    mg_rec_break(BK_torch_state, "a change of torch's global state");
     return -1;
   }
   if (mg_rec->cap) c->autocast_depth = mg_state_autocast_depth() - mg_rec->cap->autocast_depth;

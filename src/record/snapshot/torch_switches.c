@@ -134,7 +134,7 @@ PyObject *mg_setting_call(PyObject *f, PyObject *const *args, size_t nargsf, PyO
   if (setting_init()) return NULL;
   size_t i = 0;
   while (i < SETTING_ROWS && strcmp(setting_rows[i].setter, name)) i++;
-  if (i == SETTING_ROWS) return mg_rec_break(BK_c_function, "call of %s", name);
+  if (i == SETTING_ROWS) return mg_rec_break(BK_torch_state, "call of %s", name);
   /* Both names of a pair of switches share the first one's row. */
   while (i && !strcmp(setting_rows[i].getter[0], setting_rows[i - 1].getter[0])) i--;
   if (setting_keep(mg_rec, i) || (setting_is_torchs(name) && setting_show(f, args, nargsf, kwnames)))
@@ -183,10 +183,10 @@ PyObject *mg_setting_context(PyObject *f, PyObject *ctx, PyObject *const *args, 
   MgRec *r = mg_rec;
   const char *dot = strrchr(Py_TYPE(ctx)->tp_name, '.'), *name = dot ? dot + 1 : Py_TYPE(ctx)->tp_name;
   if (strcmp(name, "_InferenceMode") && strcmp(name, "device"))
-    return mg_rec_break(BK_c_function, "%.100s is entered", name);
+    return mg_rec_break(BK_torch_state, "%.100s is entered", name);
   Py_ssize_t n = r->entered ? PyList_GET_SIZE(r->entered) : 0;
   if (!enter && (!n || PyList_GET_ITEM(r->entered, n - 1) != ctx))
-    return mg_rec_break(BK_op, "%.100s ends that was entered before", name);
+    return mg_rec_break(BK_torch_state, "%.100s ends that was entered before", name);
   if (enter && !r->entered && !(r->entered = PyList_New(0))) return NULL;
   PyObject *v = PyObject_Vectorcall(f, args, nargsf, NULL);
   int rc = !v ? -1 : enter ? PyList_Append(r->entered, ctx) : PyList_SetSlice(r->entered, n - 1, n, NULL);
@@ -209,8 +209,9 @@ int mg_setting_changes(MgRec *r, PyObject **list) {
   Py_ssize_t pos = 0;
   *list = NULL;
   if (r->entered && PyList_GET_SIZE(r->entered))
-    return mg_rec_break(BK_op, "a context of torch stays entered"), -1;
-  if (r->dual_levels) return mg_rec_break(BK_op, "a level of forward-mode differentiation stays open"), -1;
+    return mg_rec_break(BK_torch_state, "a context of torch stays entered"), -1;
+  if (r->dual_levels)
+    return mg_rec_break(BK_torch_state, "a level of forward-mode differentiation stays open"), -1;
   while (r->settings && PyDict_Next(r->settings, &pos, &key, &was)) {
     const SettingRow *row = &setting_rows[PyLong_AsSize_t(key)];
     PyObject *now = setting_value(row), *action = NULL;

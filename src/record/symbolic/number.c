@@ -136,7 +136,7 @@ PyObject *mg_symfloat_standin(PyObject *o) {
   ValRef v = n->cap ? mg_symnode_val(n) : 0;
   return v                  ? mg_ops.standin_new(n->cap, v)
          : PyErr_Occurred() ? NULL
-                            : mg_rec_break(BK_op, "a number of another recording");
+                            : mg_rec_break(BK_other_recording, "a number of another recording");
 }
 
 PyObject *mg_symfloat_input(PyObject *value, SrcRef src) {
@@ -156,9 +156,7 @@ void mg_symnode_expect(MgCapture *cap, SrcRef src, PyObject *want) {
   mg_guard_add(g, mg_source_computed(&g->src[src]) ? GK_calc : GK_equal, src, want, 0);
 }
 
-static PyObject *sym_ask_late(void) {
-  return mg_rec_break(BK_data_dependent, "the value of a random number");
-}
+static PyObject *sym_ask_late(void) { return mg_rec_break(BK_random, "the value of a random number"); }
 
 /* settles: a size that is marked as dynamic may not be asked for so. */
 static PyObject *symnode_take(MgSymNode *n, bool settles) {

@@ -24,7 +24,7 @@ void mg_symsize_give_up(MgRec *r, const char *why) {
   MgRec *before = mg_rec;
   mg_retry_fail(r, RETRY_sizes);
   mg_rec = r;
-  mg_rec_break(BK_op, "%s", why);
+  mg_rec_break(BK_symbolic_size, "%s", why);
   mg_rec = before;
 }
 

@@ -76,7 +76,7 @@ PyObject *mg_symnode_getattr(PyObject *o, PyObject *name) {
   if (((MgSymNode *)o)->cap) mg_rec = ((MgSymNode *)o)->cap->rec;
   if (((MgSymNode *)o)->src && mg_symsize_of((MgSymNode *)o))
     mg_symsize_give_up(mg_rec, "a question about a size");
-  mg_rec_break(BK_op, "%s of a number that the graph computes", PyUnicode_AsUTF8(name));
+  mg_rec_break(BK_symbolic_size, "%s of a number that the graph computes", PyUnicode_AsUTF8(name));
   mg_rec = before;
   return NULL;
 }

@@ -24,7 +24,7 @@ bool mg_fmodes_same(const MgCapture *cap, Py_ssize_t ours) {
 int mg_fmodes_check(MgRec *r) {
   /* Ours is not on the stack while it hands on a call. */
   if (!r->cap || !r->cap->fmodes_known || r->cap->inside || mg_fmodes_same(r->cap, r->want_fx)) return 0;
-  mg_rec_break(BK_op, "a torch_function mode is entered or left");
+  mg_rec_break(BK_torch_state, "a torch_function mode is entered or left");
   return -1;
 }
 

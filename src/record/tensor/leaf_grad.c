@@ -39,7 +39,8 @@ static PyObject *backward_get(PyObject *standin) {
 static int backward_load(MgCapture *cap, PyObject *standin, uint32_t at) {
   MgGuards *g = cap->rec->guards;
   if (cap->input[at].nonleaf)
-    return mg_rec_break(BK_op, "Tensor.grad of a tensor with a gradient graph from outside"), -1;
+    return mg_rec_break(BK_gradient_outside, "Tensor.grad of a tensor with a gradient graph from outside"),
+           -1;
   if (!g) return 0;
   PyObject *now = mg_backward_grad_of(cap->input[at].real);
   if (!now) return -1;
@@ -67,7 +68,7 @@ int mg_backward_load_grad(PyObject *standin) {
 int mg_backward_forget_grad(PyObject *standin) {
   MgCapInput *in = mg_backward_input(standin);
   if (!in || in->grad_known) return 0;
-  if (in->nonleaf) return mg_rec_break(BK_op, "assignment to Tensor.grad"), -1;
+  if (in->nonleaf) return mg_rec_break(BK_gradient_outside, "assignment to Tensor.grad"), -1;
   in->grad_known = true;
   return 0;
 }

@@ -12,7 +12,7 @@ int mg_dispatch_leave(MgCapture *cap) {
     PyObject *pushed = PyObject_CallOneArg(mg_dispatch_push, top);
     Py_XDECREF(pushed);
     Py_DECREF(top);
-    if (pushed) mg_rec_break(BK_tensor_kind, "a torch dispatch mode is active");
+    if (pushed) mg_rec_break(BK_dispatch_mode, "a torch dispatch mode is active");
   }
   return -1;
 }

@@ -248,7 +248,7 @@ static PyObject *standin_alloc(MgCapture *cap, ValRef val) {
   const MgVal *v = mg_val(g, val);
   int64_t size[STANDIN_MAX_DIM], stride[STANDIN_MAX_DIM], offset;
   MgTensor *h;
-  if (v->ndim > STANDIN_MAX_DIM) return mg_rec_break(BK_op, "a tensor of %d dimensions", v->ndim);
+  if (v->ndim > STANDIN_MAX_DIM) return mg_rec_break(BK_tensor_kind, "a tensor of %d dimensions", v->ndim);
   bool constant = mg_ex_const_int(g->x, v->offset, &offset);
   for (int i = 0; i < v->ndim; i++)
     constant = constant && mg_ex_const_int(g->x, v->size[i], &size[i]) &&
@@ -373,14 +373,14 @@ static long standin_add_input(MgCapture *cap, PyObject *tensor, SrcRef src) {
   const char *why;
   if (!mg_subclass_known(Py_TYPE(tensor))) {
     mg_rec->rehearsed = !strcmp(Py_TYPE(tensor)->tp_name, "FakeTensor");
-    return mg_rec_break(BK_tensor_kind, "a %s", Py_TYPE(tensor)->tp_name), -1;
+    return mg_rec_break(BK_tensor_class, "a %s", Py_TYPE(tensor)->tp_name), -1;
   }
   if (!mg_standin_describe(g, tensor, &val, &why)) return mg_rec_break(BK_tensor_kind, "%s", why), -1;
   MgVal *v = mg_val(g, val);
   bool complex = mg_dtype_is_complex(v->dtype);
   if (Py_TYPE(tensor) != mg_torch.parameter && (complex || v->dtype >= DT_f16) &&
       (standin_lazy_bit(tensor, complex) || (complex && standin_lazy_bit(tensor, false))))
-    return mg_rec_break(BK_tensor_kind, "a tensor with the conj or neg bit set"), -1;
+    return mg_rec_break(BK_conj_bit, "a tensor with the conj or neg bit set"), -1;
   if (standin_grow_inputs(cap)) return -1;
   /* Inputs over one storage get one storage number, so that functionalize sees writes through either. */
   void *data = NULL;

@@ -160,7 +160,7 @@ static PyObject *subclass_make(PyTypeObject *c) {
   Py_XDECREF(dict);
   if (t && ((PyTypeObject *)t)->tp_base != mg_standin_type) {
     Py_DECREF(t);
-    return mg_rec_break(BK_tensor_kind, "a %s", c->tp_name);
+    return mg_rec_break(BK_tensor_class, "a %s", c->tp_name);
   }
   if (t && !subclass_own(c, mg_torch.tensor, "__hash__"))
     ((PyTypeObject *)t)->tp_hash = mg_standin_type->tp_hash;
@@ -169,7 +169,7 @@ static PyObject *subclass_make(PyTypeObject *c) {
 
 PyTypeObject *mg_subclass_type(MgCapture *cap, PyTypeObject *c) {
   if (c == mg_torch.tensor || c == mg_torch.parameter) return mg_standin_type;
-  if (!mg_subclass_known(c)) return mg_rec_break(BK_tensor_kind, "a %s", c->tp_name), NULL;
+  if (!mg_subclass_known(c)) return mg_rec_break(BK_tensor_class, "a %s", c->tp_name), NULL;
   if (!cap->classes && !(cap->classes = PyDict_New())) return NULL;
   PyObject *t = PyDict_GetItemWithError(cap->classes, (PyObject *)c);
   if (t || PyErr_Occurred() || !(t = subclass_make(c))) return (PyTypeObject *)t;
@@ -207,7 +207,7 @@ PyObject *mg_subclass_cast(PyObject *x, PyTypeObject *c, bool detach) {
   if (mg_context_exit(off)) Py_CLEAR(r);
   if (r && !mg_standin_is(r)) {
     Py_DECREF(r);
-    return mg_rec_break(BK_tensor_kind, "a %s of a tensor inside of a transform", c->tp_name);
+    return mg_rec_break(BK_functorch, "a %s of a tensor inside of a transform", c->tp_name);
   }
   if (!r) return NULL;
   mg_standin_info(r)->is_param = c == mg_torch.parameter;

@@ -52,7 +52,7 @@ static PyObject *hook_inside(MgRec *r, PyObject *self, PyObject *hook) {
   static PyObject *point, *finish; /* the op, and magneto._glue.tensor_hooks.finish */
   if (mg_retry_denied(r, RETRY_hook) || !(r->want_fx || r->cfg->fullgraph)) {
     mg_joint_links(self);
-    return mg_rec_break(BK_op, "a hook on a tensor that is made here");
+    return mg_rec_break(BK_hook_inside, "a hook on a tensor that is made here");
   }
   MgPause pause = mg_rec_pause();
   if (!point) point = hook_python("point");
@@ -68,17 +68,17 @@ PyObject *mg_tensorhook_register(PyObject *self, PyObject *hook, bool accumulate
   MgStandInfo *info = mg_standin_info(self);
   MgRec *r = info->cap ? info->cap->rec : NULL;
   if (!r || mg_rec != r || r->in_joint || mg_standin_transformed(self))
-    return mg_rec_break(BK_op, "a hook on a tensor");
-  if (r->ident->unhooked) return mg_rec_break(BK_op, "a hook is registered after another one was removed");
+    return mg_rec_break(BK_hook, "a hook on a tensor");
+  if (r->ident->unhooked) return mg_rec_break(BK_hook, "a hook is registered after another one was removed");
   const MgVal *v = mg_val(r->g, info->val);
   if (!v->requires_grad)
     return PyErr_Format(PyExc_RuntimeError,
                         "cannot register a hook on a tensor that doesn't require gradient");
   if (!info->input)
-    return accumulate ? mg_rec_break(BK_op, "a hook on a leaf that is made here")
+    return accumulate ? mg_rec_break(BK_hook_inside, "a hook on a leaf that is made here")
                       : hook_inside(r, self, hook);
   const MgCapInput *in = &info->cap->input[info->input - 1];
-  if (in->val != info->val) return mg_rec_break(BK_op, "a hook on a tensor that was written to");
+  if (in->val != info->val) return mg_rec_break(BK_hook_written, "a hook on a tensor that was written to");
   if (accumulate && in->nonleaf)
     return PyErr_Format(PyExc_RuntimeError,
                         "post accumulate grad hooks cannot be registered on non-leaf tensors");
@@ -143,7 +143,7 @@ int mg_tensorhook_remove(PyObject *handle) {
   if (h) h->removed = true;
   if (h || !mg_rec) return h != NULL;
   if (mg_rec->ident->nhook)
-    return mg_rec_break(BK_op, "a hook is removed after another one was registered"), -1;
+    return mg_rec_break(BK_hook, "a hook is removed after another one was registered"), -1;
   mg_rec->ident->unhooked = true;
   return 0;
 }
@@ -161,7 +161,7 @@ static bool hook_is_overwritten(const MgRec *r, const MgHook *h) {
 int mg_tensorhook_check(const MgRec *r) {
   for (uint32_t i = 0; i < r->ident->nhook; i++)
     if (hook_is_overwritten(r, &r->ident->hook[i]))
-      return mg_rec_break(BK_op, "a tensor with a hook is written to"), -1;
+      return mg_rec_break(BK_hook_written, "a tensor with a hook is written to"), -1;
   return 0;
 }
 

@@ -47,13 +47,14 @@ PyObject *mg_viewstate_version(PyObject *self) {
   MgRec *r = info->cap->rec;
   int n;
   if (mg_inference_mode_of(info->cap, info->val))
-    return mg_rec_break(BK_op, "the version of an inference tensor");
+    return mg_rec_break(BK_inference_tensor, "the version of an inference tensor");
   const MgCapInput *in = mg_view_owner(info->cap, info->val, &n);
   PyObject *own = mg_view_get(self, 0), *seen = NULL, *first = NULL, *sum = NULL;
   if (!own || !n) return own;
   if (n == 1 && in->src && !in->array && r->guards) seen = mg_ops.wrap(in->real, in->src);
   int alike = seen ? view_counts_alike(seen, self) : -1;
-  if (!seen && !PyErr_Occurred()) mg_rec_break(BK_op, "the version of a tensor that shares its memory");
+  if (!seen && !PyErr_Occurred())
+    mg_rec_break(BK_view_state, "the version of a tensor that shares its memory");
   if (alike == 0) sum = Py_NewRef(own);
   PyObject *now = alike > 0 ? mg_view_get(in->real, 0) : NULL;
   if (now) first = mg_ops.wrap(now, mg_source(r->guards, SRC_attr, in->src, 0, mg_view_name(0)));
@@ -75,7 +76,7 @@ PyObject *mg_viewstate_base(PyObject *self) {
   if (in->src && !in->array && r->guards && (real = mg_view_get(in->real, 1))) {
     b = mg_ops.wrap(real, mg_source(r->guards, SRC_attr, in->src, 0, mg_view_name(1)));
     Py_DECREF(real);
-  } else if (!PyErr_Occurred()) mg_rec_break(BK_op, "the base of a tensor");
+  } else if (!PyErr_Occurred()) mg_rec_break(BK_view_state, "the base of a tensor");
   if (b == Py_None) Py_SETREF(b, Py_NewRef(own));
   Py_DECREF(own);
   return b;

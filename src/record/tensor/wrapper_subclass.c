@@ -42,7 +42,7 @@ static bool wrapper_begin_jagged(MgCapture *cap) {
 int mg_wrapper_begin(MgRec *r, PyTypeObject *t) {
   if (!r->want_fx) {
     r->need_fx = r->again = true;
-    return mg_rec_break(BK_tensor_kind, "a %s", t->tp_name), -1;
+    return mg_rec_break(BK_tensor_class, "a %s", t->tp_name), -1;
   }
   return r->cap->wrappers || (r->cap->wrappers = PyList_New(0)) ? 0 : -1;
 }
@@ -72,7 +72,7 @@ static PyObject *wrapper_inner(PyObject *v, SrcRef src, PyObject *names) {
     else if (!PyErr_Occurred() && (x = wrapper_ask(v, name))) { /* a property */
       if (Py_REFCNT(x) > 1) w = mg_ops.wrap(x, mg_source(g, SRC_attr, src, 0, name));
       else
-        mg_rec_break(BK_tensor_kind, "a %s that makes its inner tensors when it is asked",
+        mg_rec_break(BK_tensor_class, "a %s that makes its inner tensors when it is asked",
                      Py_TYPE(v)->tp_name);
     }
     if (!w || PyDict_SetItem(inner, name, w)) Py_CLEAR(inner);
@@ -152,7 +152,7 @@ PyObject *mg_wrapper_wrap(PyObject *v, SrcRef src) {
   if (flat && !wrapper_guard(v, src, flat)) inner = wrapper_inner(v, src, PyTuple_GET_ITEM(flat, 0));
   if (inner) w = wrapper_rebuild(v, inner, PyTuple_GET_ITEM(flat, 1));
   if (w && Py_TYPE(w) != Py_TYPE(v)) {
-    mg_rec_break(BK_tensor_kind, "a %s that is made anew as a %s", Py_TYPE(v)->tp_name, Py_TYPE(w)->tp_name);
+    mg_rec_break(BK_tensor_class, "a %s that is made anew as a %s", Py_TYPE(v)->tp_name, Py_TYPE(w)->tp_name);
     Py_CLEAR(w);
   }
   if (w && wrapper_copy_marks(v, w, src)) Py_CLEAR(w);
@@ -253,7 +253,7 @@ static PyObject *wrapper_call(MgCapture *cap, PyTypeObject *t, PyObject *f, PyOb
   if (res && !(after = mg_ops.snapshot_build(NULL, 0, NULL, Py_None))) Py_CLEAR(res);
   if (res && (!mg_snapshot_same(before, after) || wrapper_said(cap) != said || r->guards->ndraw != drawn)) {
     Py_CLEAR(res);
-    mg_rec_break(BK_tensor_kind, "the __torch_dispatch__ of a %s has side effects", t->tp_name);
+    mg_rec_break(BK_class_effect, "the __torch_dispatch__ of a %s has side effects", t->tp_name);
   }
   mg_snapshot_free(before);
   mg_snapshot_free(after);
@@ -274,7 +274,7 @@ bool mg_wrapper_dispatch(MgCapture *cap, PyObject *const *a, PyObject *kwargs, P
     PyTypeObject *t = (PyTypeObject *)PyTuple_GET_ITEM(a[1], i);
     if (t == mg_standin_type || t->tp_base == mg_standin_type) continue;
     if (!mg_wrapper_class(t)) {
-      mg_rec_break(BK_tensor_kind, "a %s", t->tp_name);
+      mg_rec_break(BK_tensor_class, "a %s", t->tp_name);
       Py_CLEAR(types);
     } else if (PyList_Append(types, (PyObject *)t)) Py_CLEAR(types);
   }
@@ -320,7 +320,7 @@ PyObject *mg_wrapper_new(PyTypeObject *t, PyObject *args, PyObject *kwargs) {
       mg_wrapper_leave(&glue, mg_wrapper_enter(&glue) ? PyObject_Call((PyObject *)t, args, kwargs) : NULL);
   if (r && (Py_TYPE(r) != t || !mg_wrapper_made(r))) {
     Py_CLEAR(r);
-    mg_rec_break(BK_tensor_kind, "a %s", t->tp_name);
+    mg_rec_break(BK_tensor_class, "a %s", t->tp_name);
   }
   pause = mg_rec_pause();
   if (r && shown && mg_fx_after(cap, (PyObject *)t, args, kwargs, &c, r)) Py_CLEAR(r);
@@ -359,9 +359,9 @@ PyObject *mg_wrapper_getattr(PyObject *o, PyObject *name) {
   descrgetfunc get = d ? Py_TYPE(d)->tp_descr_get : NULL;
   if (!own && d && (name == mg_names.grad || PyUnicode_CompareWithASCIIString(name, "_grad") == 0) &&
       mg_older(o))
-    return mg_rec_break(BK_tensor_kind, "grad of a %s", t->tp_name);
+    return mg_rec_break(BK_class_attribute, "grad of a %s", t->tp_name);
   if (name == mg_names.class_) return Py_NewRef((PyObject *)t);
-  if (name == mg_names.dict) return mg_rec_break(BK_tensor_kind, "the dict of a %s", t->tp_name);
+  if (name == mg_names.dict) return mg_rec_break(BK_class_attribute, "the dict of a %s", t->tp_name);
   if (own && get && Py_IS_TYPE(d, &PyMemberDescr_Type))
     return wrapper_held(o, name, get(d, o, (PyObject *)t)); /* a slot */
   if (own && get && Py_TYPE(d)->tp_descr_set) return get(d, o, (PyObject *)t);
@@ -377,6 +377,6 @@ PyObject *mg_wrapper_getattr(PyObject *o, PyObject *name) {
 int mg_wrapper_setattr(PyObject *o, PyObject *name) {
   PyObject *d = mg_wrapper_dict(o);
   if (mg_older(o) && !(d && PyDict_Contains(d, name)) && !_PyType_Lookup(Py_TYPE(o), name)) return 0;
-  mg_rec_break(BK_tensor_kind, "a write to an attribute of a %s", Py_TYPE(o)->tp_name);
+  mg_rec_break(BK_class_attribute, "a write to an attribute of a %s", Py_TYPE(o)->tp_name);
   return -1;
 }

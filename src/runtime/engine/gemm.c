@@ -44,7 +44,9 @@ typedef enum GemmAct {
   GEMM_mish
 } GemmAct;
 
-static const char *const gemm_acts[] = {"", "relu", "leaky_relu", "clip", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "elu", "hardswish", "hardsigmoid", "mish"};
+static const char *const gemm_acts[] = {"",          "relu",        "leaky_relu", "clip", "gelu",
+                                        "gelu_tanh", "silu",        "sigmoid",    "tanh", "elu",
+                                        "hardswish", "hardsigmoid", "mish"};
 
 typedef struct GemmOperand { /* strides, in floats */
   bool present;
@@ -72,13 +74,13 @@ struct Gemm {
   int64_t m, n, k;
   GemmAct act;
   float act_a, act_b;
-  int64_t rows, nblock;  /* rows of a block; blocks of a batch */
-  int64_t tasks;         /* blocks of all batches */
-  bool shared;           /* all threads work at one task */
-  int64_t nslot;         /* shares of the work, each with scratch memory of its own */
-  int64_t step;          /* floats from one row panel to the next */
-  int64_t rows_floats;   /* the packed rows of a block: one, before the slots, or one in each of them */
-  int64_t slot_floats;   /* panel of w, sums, and the packed rows unless they are shared */
+  int64_t rows, nblock; /* rows of a block; blocks of a batch */
+  int64_t tasks;        /* blocks of all batches */
+  bool shared;          /* all threads work at one task */
+  int64_t nslot;        /* shares of the work, each with scratch memory of its own */
+  int64_t step;         /* floats from one row panel to the next */
+  int64_t rows_floats;  /* the packed rows of a block: one, before the slots, or one in each of them */
+  int64_t slot_floats;  /* panel of w, sums, and the packed rows unless they are shared */
   const GemmSet *set;
 };
 
@@ -148,7 +150,7 @@ static void gemm_pack(const GemmRun *r, int64_t task, float *to, int64_t begin, 
 static void gemm_columns(const GemmRun *r, int64_t task, const float *a, float *slot, int64_t begin,
                          int64_t end) {
   const Gemm *g = r->g;
-  const GemmOperand *ow = &g->t[MATMUL_w], *ob = &g->t[MATMUL_bias], *or = &g->t[MATMUL_residual];
+  const GemmOperand *ow = &g->t[MATMUL_w], *ob = &g->t[MATMUL_bias], * or = &g->t[MATMUL_residual];
   int64_t panel = g->set->panel, most = GEMM_L1 / (int64_t)sizeof(float) / panel;
   int64_t row = gemm_row(g, task), nrow = gemm_min(g->rows, g->m - row);
   const float *w = gemm_at(r, MATMUL_w, task), *bias = gemm_at(r, MATMUL_bias, task);

@@ -17,8 +17,7 @@ static void SIMD_FN(gemm_pack_rows)(const float *x, int64_t row, int64_t col, in
     for (; k + SIMD_LANES <= depth; k += SIMD_LANES) {
       VF r[SIMD_LANES];
       MG_UNROLL
-      for (int i = 0; i < SIMD_LANES; i++)
-        r[i] = i < GEMM_ROWS ? *(const VF *)(x + i * row + k) : (VF){0};
+      for (int i = 0; i < SIMD_LANES; i++) r[i] = i < GEMM_ROWS ? *(const VF *)(x + i * row + k) : (VF){0};
       TRANSPOSE(r)
       MG_UNROLL /* in order: each overwrites the lanes of the one before that are no rows */
       for (int i = 0; i < SIMD_LANES; i++) *(VF *)(to + (k + i) * GEMM_ROWS) = r[i];
@@ -136,7 +135,8 @@ MG_INLINE void SIMD_FN(gelu)(VF *y, const VF *x) {
 MG_INLINE void SIMD_FN(mish)(VF *y, const VF *x) {
   VF t = -SIMD_ABS(*x);
   SIMD_FN(exp_neg)(&t, &t, 0);
-  VF above = (1.f + 2.f * t) / (1.f + 2.f * t + 2.f * t * t), below = (t * t + 2.f * t) / (t * t + 2.f * t + 2.f);
+  VF above = (1.f + 2.f * t) / (1.f + 2.f * t + 2.f * t * t),
+     below = (t * t + 2.f * t) / (t * t + 2.f * t + 2.f);
   *y = *x * SIMD_CHOOSE(*x >= 0.f, above, below);
 }
 
@@ -182,8 +182,7 @@ MG_INLINE void SIMD_FN(gemm_act)(VF *v, const Gemm *g) {
 MG_INLINE void SIMD_FN(gemm_term)(float *sum, const float *term, int64_t col, int64_t n) {
   if (col == 1 && n == SIMD_FN(GEMM_PANEL)) {
     MG_UNROLL
-    for (int j = 0; j < GEMM_WIDE; j++)
-      *(VF *)(sum + j * SIMD_LANES) += *(const VF *)(term + j * SIMD_LANES);
+    for (int j = 0; j < GEMM_WIDE; j++) *(VF *)(sum + j * SIMD_LANES) += *(const VF *)(term + j * SIMD_LANES);
   } else
     for (int64_t j = 0; j < n; j++) sum[j] += term[j * col];
 }
