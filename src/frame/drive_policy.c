@@ -16,6 +16,7 @@
 #include "host/python/decode.h"
 #include "host/python/dynamo_config.h"
 #include "record/core/recording.h"
+#include "tuning.h"
 
 /* Comparing may run Python code, which may drop entries: e is held meanwhile. */
 bool mg_drive_differs(MgEntry *e, const MgSlots *slots, MgGuardFail *why) {
@@ -58,19 +59,18 @@ static int drive_give_up(MgDrive *d, MgBucket *b, int unit) {
 /* Has this place been compiled often enough?  Tensors of ever new sizes may come more often, and so may
  * modules that a loop goes over: such an entry is found fast. */
 static bool drive_at_limit(MgDrive *d, MgBucket *b, const MgSlots *slots) {
-  enum { SIZES = 4, MODULES = 8 };
   if (!b->n) return false;
   bool exact;
   int limit = mg_stance_recompile_limit(d->at.cfg->recompile_limit, &exact);
   if (b->n < limit) return false;
-  bool sizes = !exact && b->n < MODULES * limit;
+  bool sizes = !exact && b->n < MG_TUNE_RECOMPILE_MODULES * limit;
   int modules = 0;
   for (int i = 0; i < b->n && sizes; i++) {
     MgGuardFail why;
     sizes = mg_drive_differs(b->entry[i], slots, &why) && (why.of_tensor || why.other_module);
     modules += why.other_module;
   }
-  return !sizes || b->n - modules >= SIZES * limit;
+  return !sizes || b->n - modules >= MG_TUNE_RECOMPILE_SIZES * limit;
 }
 
 /* The limit is reached, or an entry that was compiled just now does not fit already: something changes behind
@@ -134,7 +134,8 @@ static int drive_learn(MgDrive *d, MgBucket *b, const MgSlots *slots) {
 
 MgDriveVerdict mg_drive_verdict(MgDrive *d, MgSite *site, MgBucket *b, const MgSlots *slots, int unit,
                                 MgStance stance, bool compiled) {
-  bool limit = compiled || ((drive_at_limit(d, b, slots) || site->n >= MG_SITE_LIMIT) && !mg_force_break);
+  bool limit =
+      compiled || ((drive_at_limit(d, b, slots) || site->n >= MG_TUNE_SITE_ENTRIES) && !mg_force_break);
   if (limit) return drive_over_limit(d, b, unit, compiled);
   MgDriveVerdict asked = drive_by_stance(d, unit, stance);
   if (asked != VERDICT_compile) return asked;

@@ -33,6 +33,7 @@
 #include "record/bytecode/eval_loop.h"
 #include "record/core/recording.h"
 #include "record/segment/segment.h"
+#include "tuning.h"
 
 /* Frames that a segment ended in, waiting to be made: each is called with arguments that nobody looks at, and
  * gets its slots and position when its hook finds it here. */
@@ -243,8 +244,7 @@ static void drive_note_idle(MgDrive *d) {
 
 /* A loop of this frame that goes round and round without an op is CPython's. */
 static bool drive_is_idle(MgDrive *d) {
-  enum { MOST = 1000 };
-  return ++d->looks > MOST && !d->at.cfg->backend && !mg_force_break;
+  return ++d->looks > MG_TUNE_LOOP_LOOKS && !d->at.cfg->backend && !mg_force_break;
 }
 
 /* Too much differs between calls where the frames that wait are looked at as well: on without them. */

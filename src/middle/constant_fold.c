@@ -4,16 +4,11 @@
  * one node.  Out: the same graph with more inputs at the
  * end; what only they needed is dead.
  * Left alone: random and uninitialised values, what a result of the graph is computed from by constants alone
- * (its memory must be new in every call), what is written, what is larger than FOLD_MAX_BYTES, and what
+ * (its memory must be new in every call), what is written, what is larger than MG_TUNE_FOLD_BYTES, and what
  * kernels compute cheaper than they would load it (an arange, a comparison of two). */
 #include "middle/middle.h"
 #include <string.h>
-
-enum {
-  FOLD_MAX_BYTES = 4 << 20,  /* of one value */
-  FOLD_ALL_BYTES = 64 << 20, /* of everything that is computed for one graph */
-  FOLD_WORTH = 4 /* cost from which on a value is worth an input: one gather or scatter, four pointwise ops */
-};
+#include "tuning.h"
 
 typedef struct FoldVal {
   bool constant;  /* depends on nothing that a call brings */
@@ -58,8 +53,8 @@ static bool fold_is_factory(const MgOp *op) {
 static int64_t fold_bytes(MgGraph *g, ValRef v) {
   int64_t n;
   int size = mg_dtype_size((MgDtype)mg_val(g, v)->dtype);
-  if (!mg_ex_const_int(g->x, mg_val_numel(g, v), &n) || !size || n > FOLD_ALL_BYTES)
-    return FOLD_ALL_BYTES + 1;
+  if (!mg_ex_const_int(g->x, mg_val_numel(g, v), &n) || !size || n > MG_TUNE_FOLD_ALL_BYTES)
+    return MG_TUNE_FOLD_ALL_BYTES + 1;
   return n * size;
 }
 
@@ -78,7 +73,7 @@ static bool fold_pure(Fold *f, const MgNode *n) {
     if (n->arg[i].tag == MA_object) return false;
   for (int i = 0; i < n->nout; i++) {
     if (!n->out[i] || mg_val(f->g, n->out[i])->device != DEV_cpu) return false;
-    if (!op->is_view && fold_bytes(f->g, n->out[i]) > FOLD_MAX_BYTES) return false;
+    if (!op->is_view && fold_bytes(f->g, n->out[i]) > MG_TUNE_FOLD_BYTES) return false;
   }
   return true;
 }
@@ -148,7 +143,7 @@ static int fold_weight(const MgNode *n) {
   case TOP_scatter_src:
   case TOP_cumsum:
   case TOP_repeat:
-  case TOP_roll: return FOLD_WORTH;
+  case TOP_roll: return MG_TUNE_FOLD_WORTH;
   default: return 1;
   }
 }
@@ -187,7 +182,7 @@ static bool fold_choose(Fold *f) {
     f->mark++;
     f->cost = 0;
     fold_walk(&v, f);
-    x->wanted = f->cost >= FOLD_WORTH;
+    x->wanted = f->cost >= MG_TUNE_FOLD_WORTH;
     if (x->wanted) fold_need(&v, f);
     any |= x->wanted;
   }
@@ -220,7 +215,8 @@ static MgRc fold_node(Fold *f, NodeRef k) {
   FoldArgs a = {f, in, 0, true};
   mg_node_each_tensor(n, fold_arg, &a);
   for (int i = 0; i < n->nout; i++) f->bytes += n->op->is_view ? 0 : fold_bytes(f->g, n->out[i]);
-  if (!a.known || f->bytes > FOLD_ALL_BYTES || !f->o->eval(f->o->self, f->g, k, in, nin, out)) return MG_OK;
+  if (!a.known || f->bytes > MG_TUNE_FOLD_ALL_BYTES || !f->o->eval(f->o->self, f->g, k, in, nin, out))
+    return MG_OK;
   for (int i = 0; i < n->nout; i++) f->val[n->out[i]].tensor = out[i];
   n->evaluated = true;
   return MG_OK;

@@ -18,6 +18,7 @@
 #include "middle/mincut.h"
 #include "middle/partition_priv.h"
 #include <string.h>
+#include "tuning.h"
 
 typedef enum CutClass { CUT_never, CUT_cheap } CutClass;
 
@@ -40,8 +41,6 @@ typedef struct Cut {
   uint32_t *chain;  /* per value: cheap ops since the last expensive one, on the longest path */
   NodeRef node;     /* of the walk in progress */
 } Cut;
-
-enum { CUT_MAX_CHAIN = 48 };
 
 /* Copies that are no pointwise work: each part of the result has its own source. */
 static bool cut_is_cat(uint16_t code) {
@@ -172,8 +171,8 @@ static void cut_facts(Cut *c) {
       ValRef v = n->out[i];
       if (!v) continue;
       c->level[v] = m.level;
-      c->chain[v] = m.chain > CUT_MAX_CHAIN ? 0 : m.chain;
-      c->banned[v] |= !cheap || m.chain > CUT_MAX_CHAIN;
+      c->chain[v] = m.chain > MG_TUNE_CUT_CHAIN ? 0 : m.chain;
+      c->banned[v] |= !cheap || m.chain > MG_TUNE_CUT_CHAIN;
       c->stored[v] |= !cheap;
     }
   }

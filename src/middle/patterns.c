@@ -12,6 +12,7 @@
 #include "middle/decompose_priv.h"
 #include <math.h>
 #include <string.h>
+#include "tuning.h"
 
 typedef struct Pat {
   MgGraph *g;
@@ -449,7 +450,6 @@ static MgRc pat_mul(Pat *p, MgNode *n) {
  * them only.  *done: it did. */
 static MgRc pat_become_sdpa(Pat *p, MgNode *n, const MgArg qkv[3], MgArg mask, bool causal, double scale,
                             bool *done) {
-  enum { FEW_QUERIES = 6 };
   int64_t k;
   for (int i = 0; i < 4; i++) {
     ValRef v = i < 3 ? qkv[i].u.val : n->out[0];
@@ -458,7 +458,7 @@ static MgRc pat_become_sdpa(Pat *p, MgNode *n, const MgArg qkv[3], MgArg mask, b
   }
   const MgVal *q = mg_val(p->g, qkv[0].u.val);
   if (!pat_takes_arg(p, &mask, 4) || (mask.tag == MA_val && mg_val(p->g, mask.u.val)->ndim > 4)) return MG_OK;
-  if (mg_sym_hint(p->g->x, q->size[2]) < FEW_QUERIES) return MG_OK;
+  if (mg_sym_hint(p->g->x, q->size[2]) < MG_TUNE_SDPA_QUERIES) return MG_OK;
   if (!mg_ex_same(mg_val(p->g, qkv[1].u.val)->size[1], q->size[1])) return MG_OK; /* heads that share keys */
   MgArg *m = mg_new(p->g->c, MgArg, 6);
   TRYP(m);

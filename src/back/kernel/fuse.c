@@ -14,16 +14,7 @@
 #include "back/kernel/fuse_priv.h"
 #include "base/assert.h"
 #include <string.h>
-
-enum {
-  MAX_TRIES = 6,
-  MAX_OPS = 400,
-  MAX_NESTS = 48,
-  ROWS_ENOUGH = 16,
-  GPU_ROWS_ENOUGH = 128,
-  GPU_FULL = 1056,
-  SMALL_WORK = 32768
-};
+#include "tuning.h"
 
 typedef struct Touch { /* one nest's use of a buffer */
   uint32_t kernel;
@@ -204,15 +195,15 @@ static bool worth_it(const FuKernel *k, const FuKernel *t, const FuNest *b) {
   int64_t rows = fu_hint(x, t->range, 0, t->shared), before = fu_hint(x, k->range, 0, k->shared);
   int64_t alone = fu_hint(x, b->l->range, 0, rows_of(b->l)), work = fu_hint(x, t->range, 0, t->nrange);
   if (alone > before) before = alone;
-  return rows >= (fu_on_gpu(k->s, b->l) ? GPU_ROWS_ENOUGH : ROWS_ENOUGH) || rows >= before ||
-         work <= SMALL_WORK;
+  return rows >= (fu_on_gpu(k->s, b->l) ? MG_TUNE_FUSE_GPU_ROWS : MG_TUNE_FUSE_ROWS) || rows >= before ||
+         work <= MG_TUNE_FUSE_SMALL;
 }
 
 /* On a GPU a reduction keeps its blocks: it does not run inside of fewer rows than it has results. */
 static bool starves(const FuKernel *t, const FuNest *b) {
   const MgExprs *x = t->s->x;
   int64_t rows = fu_hint(x, t->range, 0, t->shared);
-  if (!fu_on_gpu(t->s, b->l) || rows >= GPU_FULL) return false;
+  if (!fu_on_gpu(t->s, b->l) || rows >= MG_TUNE_FUSE_GPU_FULL) return false;
   for (uint32_t i = 0; i <= t->n; i++) {
     const MgLoop *l = i < t->n ? t->nest[i].l : b->l;
     if (l->kind == ML_reduce && fu_hint(x, l->range, 0, l->nouter) >= 2 * rows) return true;
@@ -238,7 +229,7 @@ static MgRc try_add(FuKernel *k, const FuNest *b, bool *done) {
   *done = false;
   uint32_t ops = k->ops + nest_ops(s->x, b);
   if (scalar_apart(k, b)) return MG_OK;
-  if (k->alone || must_be_alone(b->l) || k->n >= MAX_NESTS || ops > MAX_OPS) return MG_OK;
+  if (k->alone || must_be_alone(b->l) || k->n >= MG_TUNE_FUSE_NESTS || ops > MG_TUNE_FUSE_OPS) return MG_OK;
   if (!refine(s->x, k->range, k->nrange, b->l->range, fu_all(b->l), t.range, &t.nrange))
     return mg_exprs_ok(s->x);
   t.nest = mg_new(s->c, FuNest, k->n + 1);
@@ -299,7 +290,7 @@ static bool in_order(Fuser *f, const FuNest *b, uint32_t k) {
 static void candidate(uint32_t *out, int *n, uint32_t kernel) {
   for (int m = 0; m < *n; m++)
     if (out[m] == kernel) return;
-  if (*n < MAX_TRIES) out[(*n)++] = kernel;
+  if (*n < MG_TUNE_FUSE_TRIES) out[(*n)++] = kernel;
 }
 
 /* Kernels that b may join, best first: the last one that it depends on, then later ones that touch its
@@ -361,7 +352,7 @@ static void count_users(Fuser *f, const FuNest *n) {
 
 static MgRc add_nest(Fuser *f, const MgLoop *l, uint32_t seq) {
   FuNest b;
-  uint32_t cand[MAX_TRIES], at = 0;
+  uint32_t cand[MG_TUNE_FUSE_TRIES], at = 0;
   bool done = false;
   for (int i = 0; i < l->nouter; i++)
     if (mg_sym_is(f->s->x, l->range[i], 0)) { /* nothing to do */

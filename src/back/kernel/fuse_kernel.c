@@ -7,16 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-  ROW_BYTES = 192 * 1024,
-  GPU_ROW_BYTES = 24 * 1024,
-  GPU_WINDOW = 32,
-  LANES = 16,
-  GRAIN_WORK = 16384,
-  FEW_ROWS = 16,
-  LONG_ROW = 4096
-};
+#include "tuning.h"
 
 /* ---- vector index ---- */
 
@@ -46,13 +37,13 @@ static double total_score(const FuKernel *k, int d) {
 /* The better of the two indices that can go in lanes. */
 static int likely_vector(const FuKernel *k) {
   int last = k->nrange - 1, row = k->shared - 1;
-  bool wide = row >= 0 && row < last && mg_sym_hint(k->s->x, k->range[row]) >= LANES;
+  bool wide = row >= 0 && row < last && mg_sym_hint(k->s->x, k->range[row]) >= MG_TUNE_LANES;
   return wide && total_score(k, row) > total_score(k, last) ? row : last;
 }
 
 static bool has_good_vector(const FuKernel *k, const FuNest *n, const SymRef *range) {
   for (int d = 0; d < fu_all(n->l); d++)
-    if (mg_sym_hint(k->s->x, range[d]) >= LANES && score(k, n, d) > 0) return true;
+    if (mg_sym_hint(k->s->x, range[d]) >= MG_TUNE_LANES && score(k, n, d) > 0) return true;
   return false;
 }
 
@@ -77,7 +68,7 @@ static void choose_scatter_vector(FuKernel *k) {
   if (l->kind != ML_scatter || last < k->shared) return;
   fu_set_ranges(x, l->range, fu_all(l));
   if (mg_ex_linear(x, l->index, last, &coef, &rest) && mg_sym_is(x, coef, 1) &&
-      mg_sym_hint(x, l->range[last]) >= LANES)
+      mg_sym_hint(x, l->range[last]) >= MG_TUNE_LANES)
     l->vec = (uint8_t)last;
 }
 
@@ -95,9 +86,10 @@ static void choose_vector(FuKernel *k) {
   }
   int64_t length = 0, rows = k->shared > 0 ? mg_sym_hint(x, k->range[k->shared - 1]) : 0;
   bool few = k->shared <= last && mg_ex_const_int(x, k->range[last], &length) &&
-             length < LANES;                                                     /* to fill a vector */
-  bool window = gpu && fu_hint(x, k->range, k->shared, k->nrange) <= GPU_WINDOW; /* a thread has it */
-  bool wide = rows >= LANES || (few && rows >= 2 * length && rows >= LANES / 4), tiny = wide && few;
+             length < MG_TUNE_LANES; /* to fill a vector */
+  bool window = gpu && fu_hint(x, k->range, k->shared, k->nrange) <= MG_TUNE_GPU_WINDOW; /* a thread has it */
+  bool wide = rows >= MG_TUNE_LANES || (few && rows >= 2 * length && rows >= MG_TUNE_LANES / 4),
+       tiny = wide && few;
   double inner = scan || tiny ? -INFINITY : total_score(k, last);
   double outer = k->shared > 0 && k->shared <= last ? total_score(k, k->shared - 1) : -INFINITY;
   if (points && k->shared == k->nrange) vec = last;
@@ -115,13 +107,14 @@ static MgRc cut_rows(FuKernel *k) {
   MgExprs *x = k->s->x;
   int64_t n, parts = 0;
   int last = k->nrange - 1;
-  if (k->alone || k->nrange < 2 || k->nrange == MG_MAX_RANK || fu_hint(x, k->range, 0, last) >= FEW_ROWS)
+  if (k->alone || k->nrange < 2 || k->nrange == MG_MAX_RANK ||
+      fu_hint(x, k->range, 0, last) >= MG_TUNE_FEW_ROWS)
     return MG_OK;
-  if (!mg_ex_const_int(x, k->range[last], &n) || n < LONG_ROW) return MG_OK;
+  if (!mg_ex_const_int(x, k->range[last], &n) || n < MG_TUNE_LONG_ROW) return MG_OK;
   for (uint32_t i = 0; i < k->n; i++)
     if (k->nest[i].l->kind != ML_point || fu_all(k->nest[i].l) != k->nrange) return MG_OK;
   for (int64_t d = 64; d >= 2 && !parts; d--)
-    if (n % d == 0 && n / d >= 512 && (n / d % LANES == 0 || n % LANES != 0)) parts = d;
+    if (n % d == 0 && n / d >= 512 && (n / d % MG_TUNE_LANES == 0 || n % MG_TUNE_LANES != 0)) parts = d;
   if (!parts) return MG_OK;
   k->range[last] = mg_sym(x, parts);
   k->range[last + 1] = mg_sym(x, n / parts);
@@ -145,7 +138,8 @@ static int crossed_range(const FuKernel *k) {
   for (uint32_t i = 0; i < k->n; i++)
     for (uint32_t j = 0; j < k->nest[i].nload; j++) {
       ExprRef index = k->nest[i].load[j].index;
-      if (!mg_ex_linear(x, index, last, &coef, &rest) || !mg_ex_const_int(x, coef, &far) || far < LANES)
+      if (!mg_ex_linear(x, index, last, &coef, &rest) || !mg_ex_const_int(x, coef, &far) ||
+          far < MG_TUNE_LANES)
         continue;
       for (int d = 0; d < last; d++)
         if (mg_ex_linear(x, index, d, &coef, &rest) && mg_ex_const_int(x, coef, &unit) && unit == 1) return d;
@@ -167,7 +161,7 @@ static MgRc tile_transposed(FuKernel *k) {
   fu_set_ranges(x, k->range, k->nrange);
   int d = crossed_range(k);
   if (d < 0 || !mg_ex_const_int(x, k->range[d], &n)) return MG_OK;
-  for (int64_t t = LANES; t >= 4 && !tile; t--)
+  for (int64_t t = MG_TUNE_LANES; t >= 4 && !tile; t--)
     if (n % t == 0) tile = t;
   if (!tile) return MG_OK;
   for (int i = last; i > d; i--) k->range[i + 1] = k->range[i]; /* d becomes d and d + 1 */
@@ -290,7 +284,7 @@ static MgRc localize(FuKernel *k, BufRef b, const uint32_t *users) {
   }
   bool lanes_are_rows = w->l->vec != MG_NO_VEC && w->l->vec < k->shared;
   int bytes = mg_dtype_size((MgDtype)k->s->buf[b].dtype),
-      most = fu_on_gpu(k->s, w->l) ? GPU_ROW_BYTES : ROW_BYTES;
+      most = fu_on_gpu(k->s, w->l) ? MG_TUNE_GPU_ROW_BYTES : MG_TUNE_ROW_BYTES;
   if (!rows || lanes_are_rows || k->shared == 0 || (hi - lo + 1) > most / bytes) return MG_OK;
   return move_to_row(k, b, lo, hi);
 }
@@ -400,7 +394,7 @@ static MgRc keep_values(FuKernel *k) {
   uint32_t count = k->n;
   SymRef inner = mg_sym(x, 1);
   if (k->alone || k->nphase < 2 || k->shared == 0 ||
-      fu_hint(x, k->range, k->shared, k->nrange) > ROW_BYTES / 4)
+      fu_hint(x, k->range, k->shared, k->nrange) > MG_TUNE_ROW_BYTES / 4)
     return MG_OK;
   for (int d = k->shared; d < k->nrange; d++) inner = mg_sym_mul(x, inner, k->range[d]);
   for (uint32_t n = 0; n < count; n++) {
@@ -411,7 +405,7 @@ static MgRc keep_values(FuKernel *k) {
     for (int i = c.n - 1; i >= 0; i--) {
       FuNest *a = computed_before(k, &k->nest[n], c.e[i]);
       bool varies = mg_ex_idx_mask(x, c.e[i]) >> k->shared;
-      if (a && varies && at_most(x, inner, ROW_BYTES / 4)) TRY(keep_value(k, a, n, c.e[i]));
+      if (a && varies && at_most(x, inner, MG_TUNE_ROW_BYTES / 4)) TRY(keep_value(k, a, n, c.e[i]));
     }
   }
   return mg_exprs_ok(x);
@@ -485,7 +479,7 @@ MgRc fu_finish(FuKernel *k, const uint32_t *users, MgKernel *out, uint32_t numbe
   }
   out->nshared = (uint8_t)k->shared;
   out->work = work_of(k);
-  out->grain = out->work >= GRAIN_WORK ? 1 : GRAIN_WORK / out->work;
+  out->grain = out->work >= MG_TUNE_GRAIN_WORK ? 1 : MG_TUNE_GRAIN_WORK / out->work;
   snprintf(out->name, sizeof out->name, "k%u", number);
   return mg_exprs_ok(s->x);
 }

@@ -6,8 +6,7 @@
 #include "back/kernel/fuse_priv.h"
 #include <stdlib.h>
 #include <string.h>
-
-enum { MAX_UPDATES = 16, SMALL_TEMP = 1024 };
+#include "tuning.h"
 
 typedef struct Update { /* what an element of a buffer is after a store of the kernel */
   BufRef buf;
@@ -15,7 +14,7 @@ typedef struct Update { /* what an element of a buffer is after a store of the k
 } Update;
 
 typedef struct Updates {
-  Update u[MAX_UPDATES];
+  Update u[MG_TUNE_UPDATES];
   int n;
   bool odd; /* a load that is masked, of another element or of another type was met */
 } Updates;
@@ -55,7 +54,7 @@ MgRc fu_take_updates(FuKernel *k, FuNest *b, int *phase, bool *ok) {
     for (int j = 0; j < p.n; j++) known |= p.u[j].buf == b->load[i].buf;
     const FuNest *a = known ? NULL : last_update(k, b->load[i].buf);
     if (!a) continue;
-    *ok = p.n < MAX_UPDATES && b->l->kind == ML_point && a->l->kind == ML_point &&
+    *ok = p.n < MG_TUNE_UPDATES && b->l->kind == ML_point && a->l->kind == ML_point &&
           fu_all(a->l) == fu_all(b->l) && (*phase < 0 || *phase == a->l->phase);
     if (!*ok) return MG_OK;
     *phase = a->l->phase;
@@ -110,7 +109,8 @@ static bool movable(const FuKernel *k) {
     for (uint32_t j = 0; j <= k->nest[i].nload; j++) {
       const MgBuf *b = &k->s->buf[j == k->nest[i].nload ? k->nest[i].l->buf : k->nest[i].load[j].buf];
       int64_t n;
-      if (b->kind == MB_temp && (!mg_ex_const_int(k->s->x, b->nelem, &n) || n > SMALL_TEMP)) return false;
+      if (b->kind == MB_temp && (!mg_ex_const_int(k->s->x, b->nelem, &n) || n > MG_TUNE_UPDATE_TEMP))
+        return false;
     }
   return true;
 }

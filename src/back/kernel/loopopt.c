@@ -4,6 +4,7 @@
 #include "back/kernel/fuse_priv.h"
 #include <stdlib.h>
 #include <string.h>
+#include "tuning.h"
 
 int fu_all(const MgLoop *l) { return l->nouter + (l->kind == ML_reduce || l->kind == ML_scan ? l->nred : 0); }
 
@@ -382,14 +383,6 @@ bool fu_row_local(MgExprs *x, ExprRef a, ExprRef b, const SymRef *range, int sha
 
 /* ---- two-stage reductions ---- */
 
-enum {
-  STAGE_LEAST = 65536,
-  STAGE_ROWS = 8
-}; /* reduced points worth it; results that are parallel enough already */
-/* On a GPU: the blocks that fill it, the least points of one, and threads that fill
- * it, the least points of one. */
-enum { GPU_BLOCKS = 1056, GPU_BLOCK_POINTS = 4096, GPU_THREADS = 256 * 1024, GPU_THREAD_POINTS = 16 };
-
 /* Do neighbouring results lie side by side in what is reduced?  Then threads take results, else blocks do. */
 static bool by_columns(MgSched *s, const FuNest *n) {
   ExprRef coef, rest;
@@ -405,8 +398,9 @@ static bool by_columns(MgSched *s, const FuNest *n) {
 /* Chunks of a reduction on a GPU, of a range of `size` among all `points` reduced ones;
  * 0: it is parallel enough. */
 static int64_t gpu_chunks(int64_t results, int64_t points, int64_t size, bool columns) {
-  int64_t want = columns ? GPU_THREADS / (results ? results : 1) : GPU_BLOCKS / (results ? results : 1);
-  int64_t most = points / (columns ? GPU_THREAD_POINTS : GPU_BLOCK_POINTS);
+  int64_t want =
+      columns ? MG_TUNE_GPU_THREADS / (results ? results : 1) : MG_TUNE_GPU_BLOCKS / (results ? results : 1);
+  int64_t most = points / (columns ? MG_TUNE_GPU_THREAD_POINTS : MG_TUNE_GPU_BLOCK_POINTS);
   if (want > most) want = most;
   if (want > size) want = size;
   if (want < 2) return 0;
@@ -434,7 +428,7 @@ MgRc fu_two_stages(MgSched *s, const MgLoop *l, MgLoop *out[2], int *n) {
   bool gpu = fu_on_gpu(s, l), columns = false;
   *n = 0;
   if (l->kind != ML_reduce || l->mode != ST_set || l->mask || mg_red_is_arg(l->red_op)) return MG_OK;
-  if (!gpu && (points < STAGE_LEAST || results >= STAGE_ROWS)) return MG_OK;
+  if (!gpu && (points < MG_TUNE_STAGE_POINTS || results >= MG_TUNE_STAGE_ROWS)) return MG_OK;
   TRY(fu_nest_init(s, l, 0, &nest));
   MgLoop *a = nest.l;
   int o = a->nouter;

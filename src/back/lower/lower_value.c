@@ -4,8 +4,7 @@
 #include "back/lower/lower_priv.h"
 #include <math.h>
 #include <string.h>
-
-enum { COST_READ_TWICE = 4, OPS_MAX = 160, LOADS_MAX = 16 };
+#include "tuning.h"
 
 MgVal *lw_meta(Lower *L, ValRef v) { return mg_val(L->g, v); }
 
@@ -395,7 +394,7 @@ MgRc lw_realise(Lower *L, ValRef v) {
 
 static bool value_cheap(Lower *L, ExprRef e) {
   LwCost k = lw_cost(L, e);
-  return k.loads <= 1 && k.ops <= COST_READ_TWICE;
+  return k.loads <= 1 && k.ops <= MG_TUNE_READ_TWICE;
 }
 
 MgRc lw_settle(Lower *L, ValRef v) {
@@ -411,10 +410,10 @@ MgRc lw_define(Lower *L, ValRef v, ExprRef e) {
   lv->e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)lw_meta(L, v)->dtype), e);
   if (!lv->e) return MG_NOMEM;
   LwCost k = lw_cost(L, lv->e);
-  if (!k.loads && k.ops <= COST_READ_TWICE)
+  if (!k.loads && k.ops <= MG_TUNE_READ_TWICE)
     return MG_OK; /* constants and index patterns: realised when asked */
-  if (lv->need_buf || (lv->uses > 1 && !(k.loads <= 1 && k.ops <= COST_READ_TWICE)) || k.ops > OPS_MAX ||
-      k.loads > LOADS_MAX)
+  if (lv->need_buf || (lv->uses > 1 && !(k.loads <= 1 && k.ops <= MG_TUNE_READ_TWICE)) ||
+      k.ops > MG_TUNE_VALUE_OPS || k.loads > MG_TUNE_VALUE_LOADS)
     return lw_realise(L, v);
   return MG_OK;
 }

@@ -13,8 +13,7 @@
 #include "host/torch/tensor_wrap.h"
 #include "ir/expr/dtype.h"
 #include "runtime/plan/plan_priv.h"
-
-enum { GRADPART_ENOUGH = 1 << 20 }; /* bytes: smaller parts are cut only where buckets are smaller */
+#include "tuning.h"
 
 typedef struct GradRun { /* a backward run under way: the attribute of a token */
   PyObject_HEAD MgAutograd *a;
@@ -64,7 +63,7 @@ static int64_t gradpart_limit(void) {
   Py_XDECREF(cap);
   Py_XDECREF(hooks);
   PyErr_Clear();
-  return n > GRADPART_ENOUGH ? GRADPART_ENOUGH : n;
+  return n > MG_TUNE_BUCKET_BYTES ? MG_TUNE_BUCKET_BYTES : n;
 }
 
 static int64_t gradpart_bytes(PyObject *t) {

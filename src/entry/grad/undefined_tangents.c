@@ -10,8 +10,7 @@
 #include "entry/launch/stats.h"
 #include "ir/infer/graph_at.h"
 #include "runtime/plan/plan_priv.h"
-
-enum { GRADGIVEN_SETS = 32 }; /* of defined gradients; others run op by op */
+#include "tuning.h"
 
 struct MgGradGiven {
   uint64_t *given; /* owned */
@@ -102,7 +101,7 @@ int mg_gradgiven_plan(MgAutograd *a, const uint64_t *given, MgPlan **bwd) {
   *bwd = a->bwd;
   if (!a->kept || gradgiven_all(a, given)) return 0;
   struct MgGradGiven *f = gradgiven_find(a, given);
-  if (!f && a->ngiven == GRADGIVEN_SETS) return *bwd = NULL, 0;
+  if (!f && a->ngiven == MG_TUNE_GRAD_SETS) return *bwd = NULL, 0;
   if (!f && !(f = gradgiven_add(a, given))) return -1;
   if (f->plan || f->failed) *bwd = f->plan;
   return 0;

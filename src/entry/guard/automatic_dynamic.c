@@ -12,6 +12,7 @@
 #include "host/python/names.h"
 #include "host/torch/array_header.h"
 #include "host/torch/tensor_facts.h"
+#include "tuning.h"
 
 PyObject *mg_any_float;
 
@@ -255,8 +256,8 @@ bool mg_symstate_reads(const MgGuards *g, SrcRef src) { return src && g->src[src
 
 int mg_symstate_learn(PyObject **known) {
   int i = 0;
-  while (i < STATE_CHANGES && mg_state_knows(*known, i)) i++;
-  if (i == STATE_CHANGES) return 0;
+  while (i < MG_TUNE_STATE_CHANGES && mg_state_knows(*known, i)) i++;
+  if (i == MG_TUNE_STATE_CHANGES) return 0;
   PyObject *name = state_changes_name(i);
   if (!*known) *known = PySet_New(NULL);
   int rc = name && *known ? PySet_Add(*known, name) : -1;

@@ -14,10 +14,6 @@ typedef struct MgSlots MgSlots;
 extern PyObject
     *mg_any_float; /* in a dict guard: something is there, its source is guarded; strong, process lifetime */
 
-enum {
-  STATE_NODES = 64,
-  STATE_CHANGES = 12
-}; /* nodes behind one answer; how often answers of one code may fail an entry */
 int mg_dynfloat_init(void);
 /* An entry did not fit: adds the places of numbers that are others now to *known (a
  * set; NULL: made when needed). */

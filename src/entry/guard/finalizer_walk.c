@@ -7,8 +7,7 @@
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "host/python/trace_rules.h"
-
-enum { MOST = 20000 }; /* objects that are looked at; more count as a finalizer */
+#include "tuning.h"
 
 bool mg_fin_is_generator(PyObject *o) {
   return PyGen_CheckExact(o) || PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o);
@@ -49,7 +48,7 @@ static int fin_meet(PyObject *o, void *arg) {
   if (at != MG_MAP_NONE) return w->v[at].refs++, 0;
   if (w->n == w->cap) {
     uint32_t cap = w->cap ? w->cap * 2 : 16;
-    FinNode *v = w->n < MOST ? mg_realloc(w->v, sizeof *v * cap) : NULL;
+    FinNode *v = w->n < MG_TUNE_FINALIZER_OBJECTS ? mg_realloc(w->v, sizeof *v * cap) : NULL;
     if (!v) return w->full = true, 0;
     w->v = v;
     w->cap = cap;

@@ -7,10 +7,10 @@
 #include "host/torch/tensor_wrap.h"
 #include "runtime/plan/plan_priv.h"
 #include "runtime/process/torch_abi.h"
+#include "tuning.h"
 
 enum {
-  PLANRUN_STACK = 64,          /* inputs or outputs kept on the C stack */
-  PLANRUN_LONG_BYTES = 1 << 20 /* plans that touch more memory than this are worth a GIL switch */
+  PLANRUN_STACK = 64, /* inputs or outputs kept on the C stack */
 };
 
 /* "IndexError: text" -> that exception; other failures are errors of ours. */
@@ -91,7 +91,7 @@ int mg_planrun_part(MgPlan *p, MgPlanCall **call, uint32_t until, PyObject *cons
     goto done;
   }
   for (int i = 0; i < info.ninput; i++) t[i] = mg_abi_tensor(in[i]);
-  bool is_long = info.bytes_moved > PLANRUN_LONG_BYTES || info.nextern > info.nhost;
+  bool is_long = info.bytes_moved > MG_TUNE_PLAN_GIL_BYTES || info.nextern > info.nhost;
   PyThreadState *gil = is_long ? PyEval_SaveThread() : NULL;
   MgRc run = mg_plan_part(p, call, until, t, sizes, out, same, err, sizeof err);
   if (gil) PyEval_RestoreThread(gil);

@@ -12,11 +12,12 @@
 #include "entry/run/staged_exec.h"
 #include "host/python/pyframe.h"
 #include "host/python/results.h"
+#include "tuning.h"
 
 /* Answers that are often others than expected cost a run each: then some runs are not tried. */
 static void resume_note_claims(MgEntry *e, bool failed) {
-  enum { MOST = 64 };
-  if (failed) e->penalty = !e->penalty ? 1 : e->penalty < MOST ? 2 * e->penalty : MOST;
+  if (failed)
+    e->penalty = !e->penalty ? 1 : e->penalty < MG_TUNE_CLAIM_REST ? 2 * e->penalty : MG_TUNE_CLAIM_REST;
   else e->penalty = 0;
   if (failed) e->rest = e->penalty - 1;
 }

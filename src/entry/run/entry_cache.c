@@ -18,6 +18,7 @@
 #include "host/python/pyframe.h"
 #include "runtime/plan/plan_graph.h"
 #include "runtime/process/arena.h"
+#include "tuning.h"
 
 _Thread_local unsigned long mg_cache_work;
 unsigned long mg_cache_epoch;
@@ -140,8 +141,7 @@ static MgBucket *cache_add_bucket(MgSite *s, const void *key) {
 }
 
 const MgMap *mg_cache_transient(const MgSite *s) {
-  enum { MOST = 8 };
-  return s->transient->n && (!s->nbucket || s->bucket[0]->n < MOST) ? s->transient : NULL;
+  return s->transient->n && (!s->nbucket || s->bucket[0]->n < MG_TUNE_MODULE_ENTRIES) ? s->transient : NULL;
 }
 
 static bool cache_is_transient(const MgSite *s, PyObject *key) {
@@ -211,15 +211,14 @@ static void cache_entry_died(void *arg) {
 
 /* The same, of an entry that has hardly been used: the program may make such modules all the time. */
 static void cache_module_died(void *arg) {
-  enum { FEW = 16 };
   MgEntry *e = arg;
   const MgBucket *b = e->bucket;
   long hits = b && b->key ? b->hits : e->hits;
   for (int i = 0; b && b->key && i < b->n; i++) hits += b->entry[i]->hits;
-  if (b && hits <= FEW) mg_transient_part(&b->site->parted, e->guards);
+  if (b && hits <= MG_TUNE_MODULE_FEW_HITS) mg_transient_part(&b->site->parted, e->guards);
   if (b && e->key_watch && b->n == 1 &&
       PyWeakref_GET_OBJECT(PyList_GET_ITEM(e->guards->watch, e->key_watch - 1)) == Py_None)
-    mg_cost_instance_died(e->bucket, hits, hits <= FEW);
+    mg_cost_instance_died(e->bucket, hits, hits <= MG_TUNE_MODULE_FEW_HITS);
   cache_entry_died(e);
 }
 
@@ -261,8 +260,8 @@ int mg_cache_add(MgBucket *b, MgEntry *e) {
 
 /* Where frames were given up the next call hardly fits either: only one in so many looks. */
 static bool cache_skips(MgBucket *b) {
-  enum { PATIENCE = 16 };
-  return b->misses >= PATIENCE && (b->eager || mg_cost_is_left(b)) && b->misses++ % PATIENCE;
+  return b->misses >= MG_TUNE_MISSES_SKIP && (b->eager || mg_cost_is_left(b)) &&
+         b->misses++ % MG_TUNE_MISSES_SKIP;
 }
 
 bool mg_cache_rests(MgBucket *b) {
@@ -272,18 +271,17 @@ bool mg_cache_rests(MgBucket *b) {
 }
 
 void mg_cache_note_idle(MgBucket *b, bool idle) {
-  enum { RUNS = 8, TRIES = 4, FIRST = 16, MOST = 128 };
   if (!idle) {
     b->idle = 0;
-    b->patience = FIRST;
+    b->patience = MG_TUNE_IDLE_FIRST;
     return;
   }
-  if (b->idle < RUNS + TRIES) b->idle++;
-  if (b->idle < RUNS) return;
-  if (b->idle == RUNS) b->patience = FIRST;
-  if (b->idle == RUNS + TRIES && b->patience < MOST) {
+  if (b->idle < MG_TUNE_IDLE_RUNS + MG_TUNE_IDLE_TRIES) b->idle++;
+  if (b->idle < MG_TUNE_IDLE_RUNS) return;
+  if (b->idle == MG_TUNE_IDLE_RUNS) b->patience = MG_TUNE_IDLE_FIRST;
+  if (b->idle == MG_TUNE_IDLE_RUNS + MG_TUNE_IDLE_TRIES && b->patience < MG_TUNE_IDLE_MOST) {
     b->patience *= 2;
-    b->idle = RUNS + 1;
+    b->idle = MG_TUNE_IDLE_RUNS + 1;
   }
   b->rest = b->patience - 1;
   b->site->rests = true;

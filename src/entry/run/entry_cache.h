@@ -101,11 +101,7 @@ typedef struct MgSite { /* one offset of a code object, for one configuration */
   PyObject *left;   /* list: what a custom backend compiled for modules that are gone (MgRec's peers), strong;
                        or NULL */
 } MgSite;
-enum {
-  MG_KEY_NONE = -1,
-  MG_KEY_CELL = -2,
-  MG_SITE_LIMIT = 1024
-}; /* entries of one site, whatever their instances */
+enum { MG_KEY_NONE = -1, MG_KEY_CELL = -2 };
 /* The site, made when create is set; NULL when there is none (without create) or with exception. */
 MgSite *mg_cache_site(MgCodeInfo *info, uint32_t config, int unit, uint64_t chain, bool create);
 /* The bucket for a frame, or NULL: without create when there is none, else with exception. */

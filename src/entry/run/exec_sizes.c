@@ -1,8 +1,8 @@
 /* Graphs with symbolic sizes.
  * In: a recorded graph whose sizes are expressions.  Out: runs at the sizes of each call.
  * The graph is compiled with its symbols: one plan serves all sizes at which what the compiler assumed of
- * them holds, and others get a plan of their own (EXECSIZES_PLANS at most).  Where that is not possible the
- * graph is written out with numbers and compiled like any other, for each assignment of the symbols.
+ * them holds, and others get a plan of their own (MG_TUNE_SIZES_PLANS at most).  Where that is not possible
+ * the graph is written out with numbers and compiled like any other, for each assignment of the symbols.
  * Inference has to agree with the sizes that the recording gave out, once for each assignment.  Assignments
  * are dropped when many came after them. Of a graph with backward, each assignment has an object of its own
  * for autograd; these share the plans. */
@@ -29,6 +29,7 @@
 #include "host/torch/literals.h"
 #include "ir/infer/graph_at.h"
 #include "runtime/plan/plan.h"
+#include "tuning.h"
 
 bool mg_execsizes_has_graph(const MgExecSizes *s) { return s->g.nnode; }
 bool mg_execsizes_has_plans(const MgExecSizes *s) { return s->plans; }
@@ -117,7 +118,7 @@ static void sizes_drop(MgExecSizes *s, uint32_t i) {
 }
 
 static bool sizes_room(MgExecSizes *s) {
-  if (s->nat == EXECSIZES_KEPT) sizes_drop(s, sizes_oldest(s, false));
+  if (s->nat == MG_TUNE_SIZES_KEPT) sizes_drop(s, sizes_oldest(s, false));
   if (s->nat < s->cap) return true;
   uint32_t cap = s->cap ? 2 * s->cap : 8;
   MgExecAt **p = mg_realloc(s->at, cap * sizeof *p);
@@ -209,7 +210,7 @@ static int sizes_new_plan(MgExec *e, const MgExecAt *a, PyObject *const *in) {
            *t.ctx.msg ? t.ctx.msg : mg_rc_text(rc));
   }
   mg_ctx_free(&t.ctx);
-  if (done > 0 && s->nplan < EXECSIZES_PLANS) s->plan[s->nplan++] = (SizesPlan){made.plan, made.overlap};
+  if (done > 0 && s->nplan < MG_TUNE_SIZES_PLANS) s->plan[s->nplan++] = (SizesPlan){made.plan, made.overlap};
   else if (done > 0) { /* other threads were faster */ mg_plan_free(made.plan);
     free(made.overlap);
     done = 0;
@@ -264,7 +265,7 @@ static void sizes_adopt(MgExecSizes *s, MgExecAt *a, MgExec *run) {
   }
   a->run = run;
   s->nrun += sizes_has_plan(a);
-  if (s->nrun > EXECSIZES_NUMBERS) sizes_drop(s, sizes_oldest(s, true));
+  if (s->nrun > MG_TUNE_SIZES_NUMBERS) sizes_drop(s, sizes_oldest(s, true));
 }
 
 static int sizes_run_numbers(MgExec *e, PyObject *const *in, MgExecAt *a, bool plan, MgClaims *claims,
@@ -293,7 +294,7 @@ static int sizes_find_grad(MgExec *e, const MgExecAt *a, MgAutograd **out) {
     if (mg_plan_takes(s->grad[i]->fwd, a->env) &&
         (!s->grad[i]->bwd || mg_plan_takes(s->grad[i]->bwd, a->env)))
       return *out = s->grad[i], 0;
-  if (s->nplan == EXECSIZES_PLANS || s->nfailed >= EXECSIZES_TRIES) return 0;
+  if (s->nplan == MG_TUNE_SIZES_PLANS || s->nfailed >= MG_TUNE_SIZES_TRIES) return 0;
   bool ok = mg_sizes_graph(s, &s->g, a->env, true, &t);
   t.ctx.stop = mg_interrupt_due;
   if (ok) sizes_forward(s, &t);
@@ -308,7 +309,7 @@ static int sizes_find_grad(MgExec *e, const MgExecAt *a, MgAutograd **out) {
   if (t.ctx.stopped) return PyErr_NoMemory(), -1;
   if (rc == MG_PYERR && PyErr_Occurred()) return -1;
   PyErr_Clear();
-  if (*out && s->nplan == EXECSIZES_PLANS) Py_CLEAR(*out); /* other threads were faster */
+  if (*out && s->nplan == MG_TUNE_SIZES_PLANS) Py_CLEAR(*out); /* other threads were faster */
   if (*out) {
     s->grad[s->nplan++] = *out;
     mg_stats.joint_graphs++;
@@ -362,7 +363,8 @@ int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *a, MgClaims *clai
   if (rc == MG_RUN_SIZES && !a->refused) {
     SizesWork w;
     sizes_begin(e, &w);
-    int made = s->nplan < EXECSIZES_PLANS && s->nfailed < EXECSIZES_TRIES ? sizes_new_plan(e, a, in) : 0;
+    int made =
+        s->nplan < MG_TUNE_SIZES_PLANS && s->nfailed < MG_TUNE_SIZES_TRIES ? sizes_new_plan(e, a, in) : 0;
     int failed = sizes_end(e, &w, made < 0);
     if (failed) return failed;
     a->refused = !made;

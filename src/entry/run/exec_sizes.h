@@ -9,6 +9,7 @@
 #include "entry/guard/source_kinds.h"
 #include "ir/expr/expr.h"
 #include "ir/graph/graph.h"
+#include "tuning.h"
 
 typedef struct MgClaims MgClaims;
 typedef struct MgAutograd MgAutograd;
@@ -20,13 +21,6 @@ typedef struct MgPlan MgPlan;
 
 typedef struct MgExec MgExec;
 typedef struct MgExecAt MgExecAt;
-
-enum {
-  EXECSIZES_KEPT = 1024,  /* assignments */
-  EXECSIZES_NUMBERS = 64, /* of them with a plan of their own */
-  EXECSIZES_PLANS = 8,
-  EXECSIZES_TRIES = 2 /* compilations with symbols that may fail */
-};
 
 enum {
   SIZES_nobody,
@@ -70,8 +64,8 @@ struct MgExecSizes {
   struct MgFunction *function; /* the calls of autograd.Function; in ctx */
   MgCapInput *input;           /* with it: the capture's, for their values only; in ctx */
   uint32_t ninput;
-  MgAutograd *grad[EXECSIZES_PLANS]; /* with it, instead of plan; strong */
-  SizesPlan plan[EXECSIZES_PLANS];
+  MgAutograd *grad[MG_TUNE_SIZES_PLANS]; /* with it, instead of plan; strong */
+  SizesPlan plan[MG_TUNE_SIZES_PLANS];
   uint32_t nplan, nfailed;
   uint32_t nstopped; /* compilations given up for signals */
   MgExecAt **at;

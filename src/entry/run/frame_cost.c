@@ -7,25 +7,11 @@
 #include "entry/launch/stats.h"
 #include "entry/run/entry_cache.h"
 #include "host/python/dynamo_config.h"
+#include "tuning.h"
 
 typedef enum CostPhase { COST_count, COST_eager, COST_left, COST_try } CostPhase;
 typedef enum CostKind { KIND_none, KIND_recorded, KIND_clean, KIND_eager, KIND__COUNT } CostKind;
 
-/* A frame counts OTHER, or SIZES where only tensors differed: the recompile limit stops that after 32
- * entries. 16 frames: programs settle after a dozen (shapes, modes, an optimizer's first steps), and
- * twenty calls are a fair trial. */
-enum { OTHER = 3, SIZES = 1, FIRST = 16 * OTHER, MOST = 512 * OTHER, AGAIN = 4 * OTHER };
-enum {
-  INNER = 13 * OTHER
-}; /* of a frame in another one: it is judged first, and the outer one may be saved by that */
-enum { UNTIMED = 4 };         /* the first recordings load libraries and fill caches */
-enum { RUNS = 3, TRIES = 2 }; /* frames whose time under CPython is taken; driven when trying again */
-enum {
-  BRIEF = 8
-}; /* so many instances in a row that hardly used their entries: the next ones are one account */
-#define SLOWER 0.95f /* of CPython's speed: what is less is left */
-#define SHARE 32.0f  /* a try may cost one in so many of CPython's milliseconds */
-#define WAIT_MOST 1e8f
 #define COST_NEVER 1e30f
 
 struct MgCost {
@@ -42,11 +28,11 @@ struct MgCost {
   float spent; /* milliseconds of a frame that records: a mean in which the latest count most; 0: none was
                   timed */
   float hit;   /* milliseconds of the shortest driven frame that did not record; COST_NEVER: none was */
-  float tail[KIND__COUNT]; /* the shortest time until the next frame, a backward pass may be in it */
-  float cpython[RUNS];     /* milliseconds of frames that CPython ran */
-  float rec, eager;        /* milliseconds a call, as last judged */
-  uint32_t wait;           /* frames until it is tried again */
-  double end;              /* of the last frame */
+  float tail[KIND__COUNT];          /* the shortest time until the next frame, a backward pass may be in it */
+  float cpython[MG_TUNE_COST_RUNS]; /* milliseconds of frames that CPython ran */
+  float rec, eager;                 /* milliseconds a call, as last judged */
+  uint32_t wait;                    /* frames until it is tried again */
+  double end;                       /* of the last frame */
 };
 
 static _Thread_local unsigned long cost_recordings, cost_others;
@@ -82,13 +68,13 @@ void mg_cost_drop(MgCost *c) {
 static MgCost *cost_of(MgBucket **at) {
   MgBucket *b = *at;
   /* Modules that come and go are one account: it is the place's without a module. */
-  if (b->key && !b->n && b->site->brief >= BRIEF) *at = b = b->site->bucket[0];
+  if (b->key && !b->n && b->site->brief >= MG_TUNE_COST_BRIEF) *at = b = b->site->bucket[0];
   if (b->cost) return b->cost;
   MgCost *c = mg_calloc(1, sizeof *c);
   if (!c) return NULL;
   c->refs = 1;
   c->site = b->site;
-  cost_window(c, cost_depth ? INNER : FIRST);
+  cost_window(c, cost_depth ? MG_TUNE_COST_INNER : MG_TUNE_COST_FIRST);
   return b->cost = c;
 }
 
@@ -126,7 +112,7 @@ void mg_cost_begin(MgCostRun *r, MgBucket *b, PyCodeObject *code, int limit) {
   r->recordings = cost_recordings;
   r->others = cost_others;
   r->grads = mg_trial_grads;
-  if (!c->warm && c->n < UNTIMED) return;
+  if (!c->warm && c->n < MG_TUNE_COST_UNTIMED) return;
   c->warm = true;
   r->t0 = mg_now_ms();
   float tail = (float)(r->t0 - c->end);
@@ -150,11 +136,11 @@ static float cost_tail(const MgCost *c, CostKind k) {
 
 static void cost_leave(MgCost *c, PyCodeObject *code) {
   float more = c->rec > c->eager ? c->rec - c->eager : 0, unit = c->eager > 1e-4f ? c->eager : 1e-4f;
-  float wait = SHARE * (float)TRIES * more / unit;
-  if (wait < SHARE) wait = SHARE;
-  for (int i = 0; i < c->fails && wait < WAIT_MOST; i++) wait *= 2;
+  float wait = MG_TUNE_COST_SHARE * (float)MG_TUNE_COST_TRIES * more / unit;
+  if (wait < MG_TUNE_COST_SHARE) wait = MG_TUNE_COST_SHARE;
+  for (int i = 0; i < c->fails && wait < MG_TUNE_COST_WAIT; i++) wait *= 2;
   c->phase = COST_left;
-  c->wait = (uint32_t)(wait < WAIT_MOST ? wait : WAIT_MOST);
+  c->wait = (uint32_t)(wait < MG_TUNE_COST_WAIT ? wait : MG_TUNE_COST_WAIT);
   c->runs = 0;
   if (c->fails < 32) c->fails++;
   if (c->site) c->site->rests = true;
@@ -166,7 +152,7 @@ static void cost_leave(MgCost *c, PyCodeObject *code) {
          c->wait);
 }
 
-static float cost_middle(const float t[RUNS]) {
+static float cost_middle(const float t[MG_TUNE_COST_RUNS]) {
   float low = t[0] < t[1] ? t[0] : t[1], high = t[0] < t[1] ? t[1] : t[0];
   return t[2] < low ? low : t[2] > high ? high : t[2];
 }
@@ -181,7 +167,7 @@ static void cost_judge(MgCost *c, PyCodeObject *code) {
   float total = (float)c->n * rec + (float)clean * hit;
   c->rec = rec;
   c->eager = eager;
-  if (c->spent > 0 && total * SLOWER > (float)(c->n + clean) * eager) {
+  if (c->spent > 0 && total * MG_TUNE_COST_SLOWER > (float)(c->n + clean) * eager) {
     cost_leave(c, code);
     return;
   }
@@ -192,18 +178,19 @@ static void cost_judge(MgCost *c, PyCodeObject *code) {
            PyUnicode_AsUTF8(code->co_qualname), code->co_firstlineno, c->n, (double)rec, clean,
            (double)eager);
   c->fails = 0;
-  cost_window(c, c->limit < MOST ? 2 * c->limit : MOST);
+  cost_window(c, c->limit < MG_TUNE_COST_MOST ? 2 * c->limit : MG_TUNE_COST_MOST);
 }
 
 /* A limit that the user has raised asks for more recordings. */
 static int cost_limit(const MgCost *c, int given) {
-  enum { USUAL = 8 };
   bool exact;
   PyObject *type, *value, *tb;
   PyErr_Fetch(&type, &value, &tb); /* what the frame has raised */
   int limit = mg_stance_recompile_limit(given, &exact);
   PyErr_Restore(type, value, tb);
-  return limit > USUAL ? (int)((long)c->limit * (limit < 1 << 16 ? limit : 1 << 16) / USUAL) : c->limit;
+  return limit > MG_TUNE_RECOMPILE_LIMIT
+             ? (int)((long)c->limit * (limit < 1 << 16 ? limit : 1 << 16) / MG_TUNE_RECOMPILE_LIMIT)
+             : c->limit;
 }
 
 static void cost_count(MgCost *c, const MgCostRun *r, bool recorded, float ms) {
@@ -217,7 +204,7 @@ static void cost_count(MgCost *c, const MgCostRun *r, bool recorded, float ms) {
     return;
   }
   c->n++;
-  c->units += cost_others != r->others || r->given_up ? OTHER : SIZES;
+  c->units += cost_others != r->others || r->given_up ? MG_TUNE_COST_OTHER : MG_TUNE_COST_SIZES;
   if (r->t0 > 0)
     c->spent += c->spent > 0 ? (ms - c->spent) / 4 : ms; /* early ones compile kernels that later ones find */
   if (c->units < c->limit || c->units < cost_limit(c, r->limit)) return;
@@ -237,14 +224,14 @@ void mg_cost_end(MgCostRun *r, bool raised) {
   else if (c->phase == COST_eager && r->rests && !raised) {
     c->cpython[c->runs] = ms;
     c->last = KIND_eager;
-    if (++c->runs >= RUNS) cost_judge(c, r->code);
+    if (++c->runs >= MG_TUNE_COST_RUNS) cost_judge(c, r->code);
   } else if (c->phase == COST_try && !raised &&
-             (!recorded || (cost_recordings == r->recordings && ms * SLOWER <= c->eager))) {
+             (!recorded || (cost_recordings == r->recordings && ms * MG_TUNE_COST_SLOWER <= c->eager))) {
     if (mg_log_on(MG_LOG_fallback))
       mg_log(MG_LOG_fallback, "%s, line %d: compiled again", PyUnicode_AsUTF8(r->code->co_qualname),
              r->code->co_firstlineno);
-    cost_window(c, AGAIN);
-  } else if (c->phase == COST_try && ++c->runs >= TRIES) {
+    cost_window(c, MG_TUNE_COST_AGAIN);
+  } else if (c->phase == COST_try && ++c->runs >= MG_TUNE_COST_TRIES) {
     cost_leave(c, r->code);
   }
   mg_cost_cancel(r);
@@ -252,7 +239,7 @@ void mg_cost_end(MgCostRun *r, bool raised) {
 
 void mg_cost_instance_died(MgBucket *b, long hits, bool few) {
   MgSite *s = b->site;
-  s->brief = !few ? 0 : s->brief < BRIEF ? s->brief + 1 : BRIEF;
+  s->brief = !few ? 0 : s->brief < MG_TUNE_COST_BRIEF ? s->brief + 1 : MG_TUNE_COST_BRIEF;
   s->bucket[0]->hits += hits;
   mg_cost_drop(b->cost); /* the address may come to belong to another instance */
   b->cost = NULL;

@@ -3,10 +3,7 @@
 #include "base/log.h"
 #include "entry/launch/stats.h"
 #include "entry/run/entry_cache.h"
-
-enum { FRAMES = 16, DRIVEN = 8, REST = 4, FIRST = 16, MOST = 1024 };
-#define TRIAL_LONGEST 50.0f /* milliseconds: in longer frames breaks do not matter, and memory may */
-#define TRIAL_BETTER 0.95f
+#include "tuning.h"
 
 _Thread_local unsigned long mg_trial_grads;
 
@@ -56,20 +53,21 @@ void mg_trial_end(MgTrialRun *t, bool raised) {
   float ms = (float)(mg_now_ms() - t->t0);
   switch ((MgTrialPhase)trial->phase) {
   case TRIAL_count:
-    if (t->steps && ++trial->runs >= FRAMES) trial_start(trial, TRIAL_driven);
+    if (t->steps && ++trial->runs >= MG_TUNE_TRIAL_FRAMES) trial_start(trial, TRIAL_driven);
     break;
   case TRIAL_driven:
-    if (!t->steps || !trial_take(trial, &trial->driven, ms, DRIVEN)) break;
-    if (trial->driven > TRIAL_LONGEST) trial->phase = TRIAL_off;
+    if (!t->steps || !trial_take(trial, &trial->driven, ms, MG_TUNE_TRIAL_DRIVEN)) break;
+    if (trial->driven > MG_TUNE_TRIAL_LONGEST) trial->phase = TRIAL_off;
     else trial_start(trial, TRIAL_rest);
     break;
   case TRIAL_rest:
-    if (!t->rests || !trial_take(trial, &trial->rest, ms, REST)) break;
-    if (trial->rest < trial->driven * TRIAL_BETTER) trial_leave(b, FIRST);
+    if (!t->rests || !trial_take(trial, &trial->rest, ms, MG_TUNE_TRIAL_CPYTHON)) break;
+    if (trial->rest < trial->driven * MG_TUNE_TRIAL_BETTER) trial_leave(b, MG_TUNE_TRIAL_FIRST);
     else trial->phase = TRIAL_off;
     break;
   case TRIAL_resting:
-    if (trial->rest < ms * TRIAL_BETTER) trial_leave(b, trial->patience < MOST ? 2 * trial->patience : MOST);
+    if (trial->rest < ms * MG_TUNE_TRIAL_BETTER)
+      trial_leave(b, trial->patience < MG_TUNE_TRIAL_MOST ? 2 * trial->patience : MG_TUNE_TRIAL_MOST);
     else trial_start(trial, TRIAL_driven);
     break;
   case TRIAL_off: break;

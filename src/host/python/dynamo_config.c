@@ -2,6 +2,7 @@
 #include "host/python/dynamo_config.h"
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
+#include "tuning.h"
 
 void mg_raise_dynamo_error(const char *name, const char *format, ...) {
   PyObject *m = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._dynamo.exc");
@@ -32,13 +33,12 @@ PyObject *mg_rec_dynamo_config(const char *name) {
 }
 
 int mg_stance_recompile_limit(int given, bool *exact) {
-  enum { DEFAULT = 8 }; /* torch's as well */
   PyObject *set = given ? NULL : mg_rec_dynamo_config("recompile_limit");
   long n = set && PyLong_Check(set) ? PyLong_AsLong(set) : -1;
   Py_XDECREF(set);
   PyErr_Clear();
-  *exact = given || (n >= 0 && n != DEFAULT && n <= INT_MAX);
-  return given ? given : *exact ? (int)n : DEFAULT;
+  *exact = given || (n >= 0 && n != MG_TUNE_RECOMPILE_LIMIT && n <= INT_MAX);
+  return given ? given : *exact ? (int)n : MG_TUNE_RECOMPILE_LIMIT;
 }
 
 bool mg_stance_set(const char *name) {

@@ -2,17 +2,13 @@
 #include "host/python/interrupt.h"
 #include "base/log.h"
 #include "host/python/pyframe.h"
-
-#define INTERRUPT_PATIENCE                                                                                   \
-  50.0                           /* milliseconds: with what a poll may be late, a signal acts in about 0.1 s \
-                                  */
-enum { INTERRUPT_DOUBLED = 10 }; /* the longest patience is 51 s: more than any recording takes */
+#include "tuning.h"
 
 static _Thread_local MgInterrupt *interrupt_work;
 
 void mg_interrupt_begin(MgInterrupt *w, int given_up) {
-  int doubled = given_up < INTERRUPT_DOUBLED ? given_up : INTERRUPT_DOUBLED;
-  *w = (MgInterrupt){.outer = interrupt_work, .patience = INTERRUPT_PATIENCE * (1 << doubled)};
+  int doubled = given_up < MG_TUNE_SIGNAL_DOUBLED ? given_up : MG_TUNE_SIGNAL_DOUBLED;
+  *w = (MgInterrupt){.outer = interrupt_work, .patience = MG_TUNE_SIGNAL_PATIENCE * (1 << doubled)};
   interrupt_work = w;
 }
 

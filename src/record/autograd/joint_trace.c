@@ -21,8 +21,7 @@
 #include "record/tensor/leaf_grad.h"
 #include "record/tensor/standin.h"
 #include "record/tensor/tensor_hooks.h"
-
-enum { JOINT_SMALL = 64 }; /* nodes of a backward pass that may have saved nothing */
+#include "tuning.h"
 
 static int joint_refuse(MgJointBuild *b, const char *why) {
   if (!b->why) b->why = why;
@@ -385,7 +384,7 @@ static int joint_backward(MgJointBuild *b) {
   b->ran = true;
   if (!grads) mg_joint_drain();
   rc = grads ? joint_take_grads(b, grads) : joint_refuse(b, "backward cannot be recorded");
-  if (!rc && b->g->nnode - j->backward < JOINT_SMALL) joint_try_again(b, roots, tangents, leaves);
+  if (!rc && b->g->nnode - j->backward < MG_TUNE_JOINT_SMALL) joint_try_again(b, roots, tangents, leaves);
 done:
   Py_XDECREF(leaves);
   Py_XDECREF(roots);

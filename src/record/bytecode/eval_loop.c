@@ -14,11 +14,7 @@
 #include "record/object/lazy_constants.h"
 #include "record/object/lazy_text.h"
 #include "record/object/wrap.h"
-
-#define LOOP_MAX_INSTR                                                                                       \
-  10000000 /* of one recording, some seconds: a loop that waits for something must not hang it */
-
-#define LOOP_POLL 64 /* instructions between looks for a signal: some milliseconds if each is an op */
+#include "tuning.h"
 
 typedef MgStep (*LoopHandler)(MgLoop *l, const MgInstr *in);
 static const LoopHandler loop_handlers[] = {
@@ -160,11 +156,11 @@ static bool loop_count(MgLoop *l) {
 
 /* Before instruction `start`, while recording: 0, or -1 with a break or exception. */
 static int loop_before(MgLoop *l, const MgInstr *in) {
-  if (l->rec->nbytecode++ > LOOP_MAX_INSTR) {
-    mg_rec_break(BK_limit, "more than %d instructions", LOOP_MAX_INSTR);
+  if (l->rec->nbytecode++ > MG_TUNE_RECORD_INSTRUCTIONS) {
+    mg_rec_break(BK_limit, "more than %d instructions", MG_TUNE_RECORD_INSTRUCTIONS);
     return -1;
   }
-  if (!(l->rec->nbytecode % LOOP_POLL) && mg_interrupt_break()) return -1;
+  if (!(l->rec->nbytecode % MG_TUNE_RECORD_POLL) && mg_interrupt_break()) return -1;
   if (mg_force_inner && l->rec->nbytecode == mg_force_inner && l->rec->top->up) {
     mg_rec_break(BK_forced, "after %ld instructions", mg_force_inner);
     return -1;

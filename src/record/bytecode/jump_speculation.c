@@ -10,13 +10,12 @@
 #include "record/core/recording.h"
 #include "record/symbolic/number.h"
 #include "record/symbolic/speculation.h"
-
-enum { CLAIM_LENGTH = 64 }; /* instructions that make an exception */
+#include "tuning.h"
 
 /* Does the code at unit do nothing but raise?  *assertion: by an assert statement. */
 static bool claim_raises(const MgCode *code, int unit, bool *assertion) {
   *assertion = code->instr[unit].op == BC_LOAD_ASSERTION_ERROR;
-  for (int i = 0; i < CLAIM_LENGTH; i++) {
+  for (int i = 0; i < MG_TUNE_CLAIM_LENGTH; i++) {
     const MgInstr *in = &code->instr[unit];
     if (in->op == BC_RAISE_VARARGS) return in->arg > 0;
     if (in->target >= 0 || in->op == BC_RETURN_VALUE || in->op == BC_RETURN_CONST || in->op == BC_RERAISE ||

@@ -9,6 +9,7 @@
 #include "record/core/recording.h"
 #include "record/core/source_place.h"
 #include "record/symbolic/unbacked.h"
+#include "tuning.h"
 
 /* Does the graph write to this storage? */
 static bool constval_written(const MgGraph *g, uint32_t storage) {
@@ -37,7 +38,7 @@ PyObject *mg_constval(MgCapture *cap, ValRef v) {
 
 /* ---- computed constants ---- */
 
-enum { CONSTVAL_NODES = 24, CONSTVAL_NUMEL = 64, CONSTVAL_ARGS = 8 };
+enum { CONSTVAL_ARGS = 8 };
 
 typedef struct Reads {
   ValRef v[CONSTVAL_ARGS];
@@ -53,10 +54,10 @@ static void constval_read(ValRef *v, void *arg) {
 static bool constval_small(const MgGraph *g, ValRef v) {
   int64_t n = 1, size;
   for (int i = 0; i < g->val[v].ndim; i++) {
-    if (!mg_sym_settle(g->x, g->val[v].size[i], &size) || size > CONSTVAL_NUMEL) return false;
+    if (!mg_sym_settle(g->x, g->val[v].size[i], &size) || size > MG_TUNE_CONSTANT_ELEMENTS) return false;
     n *= size;
   }
-  return n <= CONSTVAL_NUMEL;
+  return n <= MG_TUNE_CONSTANT_ELEMENTS;
 }
 
 /* Would the node give the same small tensor at every call, if its arguments are constants? */
@@ -110,13 +111,13 @@ static bool constval_of_sizes(MgCapture *cap, ValRef v, int *budget, bool *sized
 }
 
 void mg_constval_unknown(MgCapture *cap, ValRef v) {
-  int budget = CONSTVAL_NODES;
+  int budget = MG_TUNE_CONSTANT_NODES;
   bool sized = false;
   if (constval_of_sizes(cap, v, &budget, &sized) && sized) cap->sizes.value_asked = true;
 }
 
 PyObject *mg_constval_call(MgCapture *cap, PyObject *func, PyObject *args) {
-  int budget = CONSTVAL_NODES;
+  int budget = MG_TUNE_CONSTANT_NODES;
   bool sized = false;
   PyObject *o = PyTuple_GET_SIZE(args) == 1 ? PyTuple_GET_ITEM(args, 0) : NULL;
   /* computing asks for symbolic sizes: not on the way to an input */
@@ -125,7 +126,7 @@ PyObject *mg_constval_call(MgCapture *cap, PyObject *func, PyObject *args) {
     cap->sizes.value_asked = true;
     return NULL;
   }
-  budget = CONSTVAL_NODES;
+  budget = MG_TUNE_CONSTANT_NODES;
   PyObject *real = constval_compute(cap, mg_standin_val(o), &budget),
            *r = real ? PyObject_CallOneArg(func, real) : NULL;
   Py_XDECREF(real);

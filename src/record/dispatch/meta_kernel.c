@@ -19,6 +19,7 @@
 #include "record/symbolic/number.h"
 #include "record/symbolic/sizes.h"
 #include "record/tensor/standin.h"
+#include "tuning.h"
 
 typedef struct MetaOut { /* metadata of one tensor result; sizes and strides follow in the entry's int pool */
   uint8_t dtype, ndim;
@@ -227,10 +228,6 @@ done:
   return res;
 }
 
-/* Elements of a tensor that an op is tried on: one without a meta kernel, or that raised there; one
- * whose arguments are doubted. */
-enum { META_REAL_MOST = 1 << 24, META_ASK_MOST = 1 << 20 };
-
 struct metainfer_size {
   MgGraph *g;
   int64_t most;
@@ -257,7 +254,7 @@ static bool metainfer_may_ask(MgRec *r, const MgOp *op, NodeRef n, int64_t most)
 }
 
 bool mg_metainfer_asks(MgRec *r, const MgFrontOp *fo, NodeRef n) {
-  return metainfer_may_ask(r, fo->op, n, META_ASK_MOST);
+  return metainfer_may_ask(r, fo->op, n, MG_TUNE_KERNEL_ASKED);
 }
 
 /* Does the kernel itself raise?  Meta kernels accept what it does not, and their words, sometimes even the
@@ -294,14 +291,15 @@ static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   const MgOp *op = fo->op;
   bool has_tensor = false, asked = false;
   mg_node_each_val(mg_node(r->g, n), metainfer_see_val, &has_tensor);
-  if (mg_infer_doubts(r->g, n) && metainfer_may_ask(r, op, n, META_ASK_MOST)) {
+  if (mg_infer_doubts(r->g, n) && metainfer_may_ask(r, op, n, MG_TUNE_KERNEL_ASKED)) {
     asked = true;
     if (metainfer_kernel_raises(r, fo, n, has_tensor)) return NULL;
   }
   PyObject *res = metainfer_try(r, fo, n, has_tensor, false);
   if (res) return res;
   if (!PyErr_ExceptionMatches(PyExc_NotImplementedError)) {
-    if (!asked && PyErr_ExceptionMatches(PyExc_Exception) && metainfer_may_ask(r, op, n, META_REAL_MOST))
+    if (!asked && PyErr_ExceptionMatches(PyExc_Exception) &&
+        metainfer_may_ask(r, op, n, MG_TUNE_KERNEL_TRIED))
       metainfer_kernel_raises(r, fo, n, has_tensor);
     return NULL;
   }
@@ -309,7 +307,7 @@ static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   if (!op->nret) Py_RETURN_NONE; /* nothing to infer */
   if (r->cap->sizes.inputs)
     return PyErr_Format(PyExc_RuntimeError, "magneto: %s has no meta kernel", op->full);
-  if (!op->effect && !op->is_view && metainfer_may_run(r, n, META_REAL_MOST) &&
+  if (!op->effect && !op->is_view && metainfer_may_run(r, n, MG_TUNE_KERNEL_TRIED) &&
       (res = metainfer_try(r, fo, n, has_tensor, true)))
     return res;
   PyErr_Clear();

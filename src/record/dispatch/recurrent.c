@@ -11,8 +11,7 @@
 #include "record/core/capture.h"
 #include "record/core/recording.h"
 #include "record/tensor/standin.h"
-
-enum { RECURRENT_UNROLL = 256 }; /* steps, of all layers, that are recorded one by one */
+#include "tuning.h"
 
 /* Is it better recorded as a whole?  arg: input, states, params, biases, layers, dropout, train, both
  * directions, batch first. */
@@ -29,7 +28,7 @@ static bool recurrent_whole(const char *kind, PyObject *const *arg, Py_ssize_t n
               (!cap->fx && mg_abi.aoti_torch_grad_mode_is_enabled() && mg_facts_requires_grad(arg[0]));
   if (!loop || (PyFloat_AS_DOUBLE(arg[5]) != 0 && arg[6] == Py_True)) return false;
   return !mg_ex_const_int(cap->rec->x, x->size[arg[8] == Py_True], &steps) ||
-         steps * layers > RECURRENT_UNROLL;
+         steps * layers > MG_TUNE_RECURRENT_UNROLL;
 }
 
 bool mg_recurrent_call(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r) {

@@ -19,11 +19,9 @@
 #include "record/higher_order/fx_subgraph.h"
 #include "record/higher_order/subgraph.h"
 #include "record/tensor/standin.h"
+#include "tuning.h"
 
-enum {
-  LOOP_UNROLL = 128, /* that many nodes at most */
-  LOOP_ANY = 1 << 20
-}; /* for a number of rows that is not known */
+enum { LOOP_ANY = 1 << 20 }; /* for a number of rows that is not known */
 
 /* magneto._glue.control_flow.<name>; new. */
 static PyObject *higher_branch(const char *name) {
@@ -332,7 +330,7 @@ static PyObject *loop_row_part(MgHigher *h, PyObject *fn, PyObject *args, uint32
   if (!(body = h->part[1] =
             mg_part_record(h->r, fn, PySequence_Fast_ITEMS(turn), PySequence_Fast_GET_SIZE(turn), false)))
     goto done;
-  if (!loop_carries(g, body, like, ncarry) || (!h->r->want_fx && body->nnode * rows <= LOOP_UNROLL))
+  if (!loop_carries(g, body, like, ncarry) || (!h->r->want_fx && body->nnode * rows <= MG_TUNE_ROWS_UNROLL))
     goto done;
   if (loop_row_results(h->r, body, like, ncarry, mg_val(g, mg_standin_val(x[ncarry]))->size[0])) goto nomem;
   if (!(h->all = mg_new(g->c, ValRef, body->nin + n + 1))) goto nomem;

@@ -7,6 +7,7 @@
 #include "record/core/identity.h"
 #include "record/core/recording.h"
 #include "record/tensor/standin.h"
+#include "tuning.h"
 
 static bool compared_by_identity(PyTypeObject *t) {
   return t->tp_hash == PyBaseObject_Type.tp_hash && t->tp_richcompare == PyBaseObject_Type.tp_richcompare;
@@ -27,5 +28,5 @@ static void compared_deep(PyObject *o, int depth) {
 }
 
 void mg_compared(PyObject *o) {
-  if (mg_rec->ident->nobject) compared_deep(o, COMPARED_DEPTH);
+  if (mg_rec->ident->nobject) compared_deep(o, MG_TUNE_COMPARED_DEPTH);
 }

@@ -25,13 +25,7 @@
 #include "record/core/identity.h"
 #include "record/core/loop.h"
 #include "record/core/recording.h"
-
-enum {
-  UNREAD_MOST = 256, /* of one recording */
-  UNREAD_TUPLE = 8,  /* items of a tuple whose items are taken one by one */
-  UNREAD_DEPTH = 4,
-  UNREAD_ITEMS = 64 /* of containers that are searched */
-};
+#include "tuning.h"
 
 static bool unread_scalar(PyObject *o) {
   return PyUnicode_CheckExact(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o);
@@ -58,7 +52,7 @@ static PyObject *unread_copy(PyObject *v) {
 static PyObject *unread_add(PyObject *seen, PyObject *orig, MgUnread how) {
   MgIdent *d = mg_rec->ident;
   if (!seen) return NULL;
-  if ((!d->unread && !(d->unread = mg_malloc(sizeof *d->unread * UNREAD_MOST))) ||
+  if ((!d->unread && !(d->unread = mg_malloc(sizeof *d->unread * MG_TUNE_UNREAD_CONSTANTS))) ||
       mg_map_putp(&d->by_unread, seen, d->nunread) != MG_OK) {
     Py_DECREF(seen);
     return PyErr_NoMemory();
@@ -73,7 +67,7 @@ static PyObject *unread_add(PyObject *seen, PyObject *orig, MgUnread how) {
 static PyObject *unread_tuple(PyObject *v, SrcRef src) {
   MgIdent *d = mg_rec->ident;
   Py_ssize_t n = PyTuple_GET_SIZE(v);
-  if (!n || n > UNREAD_TUPLE || d->nunread + n + 1 > UNREAD_MOST) return NULL;
+  if (!n || n > MG_TUNE_UNREAD_TUPLE || d->nunread + n + 1 > MG_TUNE_UNREAD_CONSTANTS) return NULL;
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *x = PyTuple_GET_ITEM(v, i);
     if (!unread_scalar(x) || (PyUnicode_Check(x) && !PyUnicode_GET_LENGTH(x))) return NULL;
@@ -91,7 +85,7 @@ static PyObject *unread_tuple(PyObject *v, SrcRef src) {
 
 PyObject *mg_unread_wrap(PyObject *v, SrcRef src) {
   MgIdent *d = mg_rec->ident;
-  if (!d->loads || d->nunread == UNREAD_MOST) return NULL;
+  if (!d->loads || d->nunread == MG_TUNE_UNREAD_CONSTANTS) return NULL;
   if (PyTuple_CheckExact(v)) return unread_tuple(v, src);
   return unread_scalar(v) ? unread_add(unread_copy(v), v, (MgUnread){.src = src}) : NULL;
 }
@@ -176,8 +170,8 @@ static void unread_within(PyObject *o, int depth, bool by_c) {
   if (state) o = state;
   Py_ssize_t n = list                   ? PySequence_Fast_GET_SIZE(o)
                  : PyDict_CheckExact(o) ? PyDict_GET_SIZE(o)
-                                        : UNREAD_ITEMS + 1;
-  if (depth > UNREAD_DEPTH || n > UNREAD_ITEMS) return mg_unread_all();
+                                        : MG_TUNE_UNREAD_ITEMS + 1;
+  if (depth > MG_TUNE_UNREAD_DEPTH || n > MG_TUNE_UNREAD_ITEMS) return mg_unread_all();
   for (Py_ssize_t i = 0; list && i < n; i++) unread_within(PySequence_Fast_GET_ITEM(o, i), depth + 1, by_c);
   while (!list && PyDict_Next(o, &pos, &k, &v)) unread_within(v, depth + 1, by_c);
 }

@@ -11,6 +11,7 @@
 #include "record/core/recording.h"
 #include "record/object/wrap.h"
 #include "record/symbolic/dynamic_sources.h"
+#include "tuning.h"
 
 /* An iterator at the same place over what the recording sees. */
 static PyObject *iter_copy(PyObject *v, PyObject *over) {
@@ -56,12 +57,11 @@ static bool iter_all_seen(PyObject *v, PyObject *over) {
 static bool iter_may_copy(PyObject *v, int depth) {
   IterKind kind = mg_iter_kind(Py_TYPE(v));
   PyObject *over = mg_iterator_over(v);
-  enum { DEPTH = 16, LENGTH = 512 };
-  if (kind == ITER_none || depth > DEPTH) return false;
+  if (kind == ITER_none || depth > MG_TUNE_ITERATOR_DEPTH) return false;
   if (kind == ITER_range || !over) return true;
   if (kind == ITER_sequence)
     return (PyList_CheckExact(over) || PyTuple_CheckExact(over)) &&
-           Py_SIZE(over) <= LENGTH; /* all of it is looked at */
+           Py_SIZE(over) <= MG_TUNE_ITERATOR_LENGTH; /* all of it is looked at */
   if (kind == ITER_enumerate)
     return ((IterIndexed *)v)->index < PY_SSIZE_T_MAX && iter_may_copy(over, depth + 1);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(over); i++)
@@ -98,10 +98,9 @@ static Py_ssize_t iter_left(PyObject *v, PyObject **next) {
 /* Is the rest of a loop worth being tried as a whole?  Turns with modules of their own are entries of their
  * own anyway; other turns may share one, unless they are few. */
 static bool iter_may_unroll(PyObject *v) {
-  enum { FEW = 8 };
   PyObject *next;
   Py_ssize_t left = iter_left(v, &next);
-  return left > 0 && (left <= FEW || (next && PyObject_TypeCheck(next, mg_torch.module)));
+  return left > 0 && (left <= MG_TUNE_LOOP_TURNS || (next && PyObject_TypeCheck(next, mg_torch.module)));
 }
 
 bool mg_iterator_unfinished(const MgRec *r, PyObject *const *slot, int n) {

@@ -17,9 +17,7 @@
 #include "record/object/namespaces.h"
 #include "record/segment/dynamo_counters.h"
 #include "record/segment/segment_parts.h"
-
-/* recordings that end where they begin at a kind of tensor, before that place is taken for plain */
-enum { SEGMENT_REFUSALS = 8 };
+#include "tuning.h"
 
 static int segment_fullgraph_error(const Segment *s) {
   mg_raise_dynamo_error(
@@ -90,7 +88,7 @@ static void segment_count(const Segment *s) {
 /* Records until there is an entry, or nothing can be recorded here.  True if compiling failed: with an
  * exception, or since a signal waits. */
 static bool segment_attempts(Segment *s) {
-  for (int i = 0; i < SEGMENT_ATTEMPTS && !s->entry && !s->off && !s->too_deep; i += !s->again) {
+  for (int i = 0; i < MG_TUNE_SEGMENT_ATTEMPTS && !s->entry && !s->off && !s->too_deep; i += !s->again) {
     if (!s->stop_at && !s->stop_level) break; /* it ends where it starts */
     if (mg_segment_attempt(s)) return true;
   }
@@ -100,7 +98,7 @@ static bool segment_attempts(Segment *s) {
 /* There is nothing before the break, or no end that can be rebuilt: execute instructions instead. */
 static void segment_be_plain(const Segment *s, MgSegmentAt *d, MgBucket *b) {
   /* others may come: a fake tensor may be a rehearsal */
-  bool passing = mg_break_passes(s->why) && b->refused < SEGMENT_REFUSALS;
+  bool passing = mg_break_passes(s->why) && b->refused < MG_TUNE_SEGMENT_REFUSALS;
   *(passing ? &d->once : &b->plain) = s->nplain > 0 ? s->nplain : 1;
   b->refused += passing;
 }

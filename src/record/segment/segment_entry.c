@@ -16,6 +16,7 @@
 #include "record/segment/exec_build.h"
 #include "record/symbolic/sizes.h"
 #include "record/symbolic/speculation.h"
+#include "tuning.h"
 
 /* Where the entry starts and ends, and why.  False when out of memory, without an exception. */
 static bool entry_place(Segment *s, MgEntry *e, const MgOuter *o, const SegmentEnd *end) {
@@ -105,7 +106,7 @@ void mg_segment_check_state(Segment *s, bool filled_cache, bool imported) {
   if (mg_segment_guards_hold(s, s->entry->guards, &why) || PyErr_Occurred()) return;
   mg_entry_release(s->entry);
   s->entry = NULL;
-  s->again = imported && ++s->nimport < SEGMENT_ATTEMPTS;
+  s->again = imported && ++s->nimport < MG_TUNE_SEGMENT_ATTEMPTS;
 }
 
 void mg_segment_log(const Segment *s, const MgEntry *e) {

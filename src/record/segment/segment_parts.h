@@ -12,8 +12,6 @@ typedef struct MgGuardFail MgGuardFail;
 typedef struct MgInner MgInner;
 typedef struct MgSnapshot MgSnapshot;
 
-enum { SEGMENT_ATTEMPTS = 12 }; /* recordings of one segment before its frame is left to CPython */
-
 typedef struct SegmentFrame {
   MgSegmentAt *d;
   int base, nslot; /* its slots among those of the segment */

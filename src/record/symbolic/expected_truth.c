@@ -8,8 +8,7 @@
 #include "record/core/recording.h"
 #include "record/symbolic/item_numbers.h"
 #include "record/symbolic/number.h"
-
-enum { EXPECT_DEPTH = 24, EXPECT_NODES = 512 };
+#include "tuning.h"
 
 typedef enum ExpectRule {
   EX_zero,
@@ -169,7 +168,8 @@ static int expect_operands(ExpectRule rule, const MgNode *n) {
 
 static bool expect_val(Expect *e, ValRef v, int depth, double *out) {
   const MgVal *m = mg_val(e->g, v);
-  if (!m->def || depth > EXPECT_DEPTH || ++e->nodes > EXPECT_NODES || expect_writes(e, m->storage))
+  if (!m->def || depth > MG_TUNE_EXPECT_DEPTH || ++e->nodes > MG_TUNE_EXPECT_NODES ||
+      expect_writes(e, m->storage))
     return false;
   const MgNode *n = mg_node(e->g, m->def);
   if (n->dead || strncmp(n->op->name, "aten::", 6)) return false;
@@ -188,7 +188,8 @@ static bool expect_val(Expect *e, ValRef v, int depth, double *out) {
  * nothing is expected of it. */
 static PyObject *expect_symbol(Expect *e, MgSymNode *n, int depth) {
   double x;
-  if (n->hint || n->src || n->dim || depth > EXPECT_DEPTH || ++e->nodes > EXPECT_NODES) return NULL;
+  if (n->hint || n->src || n->dim || depth > MG_TUNE_EXPECT_DEPTH || ++e->nodes > MG_TUNE_EXPECT_NODES)
+    return NULL;
   if (n->row) {
     if (!expect_val(e, n->row, 0, &x)) return NULL;
     return n->kind == 'f'   ? PyFloat_FromDouble(x)

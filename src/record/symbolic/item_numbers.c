@@ -14,11 +14,7 @@
 #include "record/symbolic/speculation.h"
 #include "record/symbolic/state_numbers.h"
 #include "record/symbolic/unbacked.h"
-
-enum {
-  VALUE_LIST_MAX = 64,
-  VALUE_DIM_MAX = 8
-}; /* numbers and dimensions of one tolist() that a recording follows */
+#include "tuning.h"
 
 /* ---- out of tensors ---- */
 
@@ -45,8 +41,8 @@ bool mg_symvalue_can(MgCapture *cap, PyObject *tensor) {
   if (!mg_standin_is(tensor) || (cap->rec->want_fx && !mg_symdata_wanted(cap->rec, false))) return false;
   const MgVal *v = mg_val(cap->rec->g, mg_standin_val(tensor));
   int64_t n = value_count(cap, v, NULL);
-  return v->device == DEV_cpu && value_kind_of_dtype(v->dtype) && n >= 0 && n <= VALUE_LIST_MAX &&
-         v->ndim <= VALUE_DIM_MAX;
+  return v->device == DEV_cpu && value_kind_of_dtype(v->dtype) && n >= 0 && n <= MG_TUNE_LIST_NUMBERS &&
+         v->ndim <= MG_TUNE_LIST_DIMENSIONS;
 }
 
 /* A call of ATen whose result autograd does not track.  Steals args. */
@@ -133,7 +129,7 @@ static PyObject *value_items(PyObject *t, const int64_t *size, int ndim) {
 
 PyObject *mg_symvalue_list(MgCapture *cap, PyObject *tensor) {
   const MgVal *v = mg_val(cap->rec->g, mg_standin_val(tensor));
-  int64_t size[VALUE_DIM_MAX];
+  int64_t size[MG_TUNE_LIST_DIMENSIONS];
   int ndim = v->ndim;
   uint32_t at = 0;
   char kind = 0;

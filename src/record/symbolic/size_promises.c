@@ -9,10 +9,7 @@
 #include "record/symbolic/size_promises.h"
 #include "record/symbolic/sizes.h"
 #include "record/symbolic/sym_node.h"
-
-enum {
-  PROMISE_NEAR = 4096
-}; /* sizes that are tried on both sides: more than any divisor that programs test for */
+#include "tuning.h"
 
 static bool promise_any(const MgCapture *cap) {
   const MgSymSizes *s = &cap->sizes;
@@ -35,7 +32,7 @@ static bool promise_count(const MgExprs *x, ExprRef e, void *arg) {
 /* Is `difference` 0 for another value of this symbol, within its bounds? */
 static bool promise_free(const MgCapture *cap, SymRef difference, uint32_t symbol, int64_t *env) {
   const MgSizeBound *b = &cap->sizes.bound[symbol];
-  int64_t hint = env[symbol], lo = hint - PROMISE_NEAR, hi = hint + PROMISE_NEAR;
+  int64_t hint = env[symbol], lo = hint - MG_TUNE_PROMISE_NEAR, hi = hint + MG_TUNE_PROMISE_NEAR;
   if (lo < b->lo) lo = b->lo;
   if (hi > b->hi) hi = b->hi;
   for (int64_t v = lo; v <= hi; v++) {

@@ -9,6 +9,7 @@
 #include "ir/graph/graph.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
+#include "tuning.h"
 
 /* A number at entry: how a call computes it and what it is now (strong).  src 0: a
  * constant.  hint NULL: not known. */
@@ -243,10 +244,12 @@ static State state_number(Walk *w, MgSymNode *n) {
   return state_calc(w, n->calc, a, b);
 }
 
-static bool state_tried(const MgCapture *cap) { return mg_state_knows(cap->rec->dyn, STATE_CHANGES - 1); }
+static bool state_tried(const MgCapture *cap) {
+  return mg_state_knows(cap->rec->dyn, MG_TUNE_STATE_CHANGES - 1);
+}
 
 PyObject *mg_symstate_answer(MgSymNode *n) {
-  Walk w = {.cap = n->cap, .budget = STATE_NODES};
+  Walk w = {.cap = n->cap, .budget = MG_TUNE_STATE_NODES};
   State s = n->kind == 'b' && !state_tried(n->cap) ? state_number(&w, n) : state_constant(NULL);
   PyObject *r = s.hint && PyBool_Check(s.hint) && !(w.rough && w.equal) ? s.hint : NULL; /* a singleton */
   if (r && s.src) mg_guard_add(n->cap->rec->guards, GK_calc, s.src, r, 0);
@@ -255,7 +258,7 @@ PyObject *mg_symstate_answer(MgSymNode *n) {
 }
 
 char mg_symstate_kind(MgCapture *cap, int calc, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b) {
-  Walk w = {.cap = cap, .budget = STATE_NODES};
+  Walk w = {.cap = cap, .budget = MG_TUNE_STATE_NODES};
   if (state_tried(cap)) return 0;
   State p = x ? state_number(&w, x) : state_constant(Py_XNewRef(a)),
         q = y ? state_number(&w, y) : state_constant(Py_XNewRef(b));

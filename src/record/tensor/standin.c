@@ -28,6 +28,7 @@
 #include "record/tensor/subclass.h"
 #include "record/tensor/wrapper_subclass.h"
 #include "runtime/process/torch_abi.h"
+#include "tuning.h"
 
 #define PY_SSIZE_T_CLEAN
 
@@ -560,8 +561,8 @@ void mg_compared_one(PyObject *o) {
     }
     d->compared = v;
   }
-  if (d->ncompared >= COMPARED_PAIRS) mg_older_pin(o);
-  for (uint32_t i = 0; i < d->ncompared && i < COMPARED_PAIRS; i++)
+  if (d->ncompared >= MG_TUNE_COMPARED_PAIRS) mg_older_pin(o);
+  for (uint32_t i = 0; i < d->ncompared && i < MG_TUNE_COMPARED_PAIRS; i++)
     compared_pair(&d->v[at], &d->v[d->compared[i]]);
   d->v[at].compared = true;
   d->compared[d->ncompared++] = at;

@@ -11,11 +11,6 @@
 typedef struct MgCapture MgCapture;
 typedef struct MgRec MgRec;
 
-enum {
-  COMPARED_PAIRS = 200, /* objects beyond these are guarded by identity: guards would grow with the square */
-  COMPARED_DEPTH = 3
-};
-
 /* Imports torch, makes the types, adds the methods to the extension module.  -1 with an exception. */
 int mg_standin_init(PyObject *module);
 /* A new stand-in for a graph value. */

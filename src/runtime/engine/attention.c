@@ -6,6 +6,7 @@
 #include "runtime/process/cpu.h"
 #include "runtime/engine/simd.h"
 #include "runtime/process/threads.h"
+#include "tuning.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include <immintrin.h>
 #endif
 
-enum { SCORE_BYTES = 192 << 10, L1_BYTES = 24 << 10, MAX_ROWS = 96, ALIGN = 16 /* floats of a cache line */ };
+enum { ALIGN = 16 }; /* floats of a cache line */
 
 typedef struct Sdpa Sdpa;
 typedef struct SdpaSet {  /* the code of one instruction set */
@@ -198,8 +199,9 @@ MgRc mg_sdpa_make(MgCtx *c, const MgSdpaDesc *desc, MgEngine **out) {
   s->value_floats = (s->vdim + panel - 1) / panel * panel * s->nkey;
   s->line =
       (s->nkey + ALIGN - 1) / ALIGN * ALIGN + ALIGN; /* rows must not all lie in the same sets of the cache */
-  int64_t most = SCORE_BYTES / (int64_t)sizeof(float) / s->line; /* rows whose scores stay in cache */
-  most = most < tile ? tile : most > MAX_ROWS ? MAX_ROWS : most;
+  int64_t most =
+      MG_TUNE_SDPA_SCORE_BYTES / (int64_t)sizeof(float) / s->line; /* rows whose scores stay in cache */
+  most = most < tile ? tile : most > MG_TUNE_SDPA_ROWS ? MG_TUNE_SDPA_ROWS : most;
   int64_t equal = (s->nquery + most - 1) / most; /* blocks of about the same size */
   s->rows = (s->nquery + equal * tile - 1) / (equal * tile) * tile;
   int64_t blocks = s->batch * s->head * ((s->nquery + s->rows - 1) / s->rows);

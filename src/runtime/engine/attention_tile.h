@@ -14,8 +14,8 @@
   }
 enum {
   SIMD_FN(PANEL) = SIMD_LANES * SDPA_WIDE, /* columns of a register tile, and of a panel of keys */
-  SIMD_FN(DEPTH) =
-      L1_BYTES / (int)sizeof(float) / SIMD_FN(PANEL) /* rows of a right operand that stay in cache */
+  SIMD_FN(DEPTH) = MG_TUNE_SDPA_L1_BYTES / (int)sizeof(float) /
+                   SIMD_FN(PANEL) /* rows of a right operand that stay in cache */
 };
 
 /* c[mr][LANES * nv] (+)= a[mr][depth] @ b[depth][LANES * nv]; mr and nv are

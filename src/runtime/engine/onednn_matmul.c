@@ -6,6 +6,7 @@
 #include "runtime/process/threads.h"
 #include <stdlib.h>
 #include <string.h>
+#include "tuning.h"
 
 typedef struct DnnMatmul {
   MgEngine e;
@@ -183,13 +184,10 @@ static bool matmul_packs(const MgMatmulDesc *d) {
 
 /* Does a product take less than a team of threads costs?  oneDNN wakes one for 10 x 10. */
 static bool matmul_is_small(const MgMatmulDesc *d) {
-  enum {
-    WORK = 1 << 17
-  }; /* multiplications: some 5 us on one thread; a team costs 1 us, and 100 where the threads sleep */
   const MgTensorDesc *x = &d->t[MATMUL_x], *o = &d->t[MATMUL_out];
   double n = (double)x->size[x->ndim - 1];
   for (int i = 0; i < o->ndim; i++) n *= (double)o->size[i];
-  return n <= WORK;
+  return n <= MG_TUNE_MATMUL_SMALL;
 }
 
 static MgRc matmul_engine(const void *desc, MgEngine **out) {

@@ -5,10 +5,9 @@
 #include <sys/mman.h>
 #include "base/ctx.h"
 #include "base/fork.h"
+#include "tuning.h"
 
-enum { KEEP_HUGE = 2 << 20, KEEP_BACKOFF = 63 };
-#define KEEP_LIMIT                                                                                           \
-  ((size_t)1 << 30) /* bytes in all: convolution weights are small, except where they are not */
+enum { KEEP_HUGE = 2 << 20 };
 
 static atomic_size_t keep_total;
 
@@ -71,7 +70,7 @@ static char *keep_memory(MgKeep *k, size_t total) {
 static void keep_alloc(MgKeep *k, size_t bytes, size_t n) {
   k->bytes = keep_round(bytes);
   size_t total = atomic_fetch_add(&keep_total, k->bytes) + k->bytes;
-  if (total <= KEEP_LIMIT &&
+  if (total <= MG_TUNE_WEIGHT_BYTES &&
       (k->seen = mg_calloc((n + MG_DIGEST_CHUNK - 1) / MG_DIGEST_CHUNK, sizeof *k->seen)) &&
       (k->mem = keep_memory(k, total)))
     return;
@@ -100,7 +99,7 @@ bool mg_keep_fresh(MgKeep *k, size_t bytes, const void *src, size_t n, const voi
     return true;
   }
   if (was) {
-    k->backoff = k->backoff * 2 + 1 < KEEP_BACKOFF ? k->backoff * 2 + 1 : KEEP_BACKOFF;
+    k->backoff = k->backoff * 2 + 1 < MG_TUNE_WEIGHT_BACKOFF ? k->backoff * 2 + 1 : MG_TUNE_WEIGHT_BACKOFF;
     k->wait = k->backoff - 1; /* a single change costs nothing more */
   }
   return false;

@@ -7,6 +7,7 @@
 #include "runtime/process/torch_abi.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include "tuning.h"
 
 #define THREADS_STACK ((uint64_t)16 << 20) /* of one thread of a team, with what it needs beside */
 
@@ -46,7 +47,7 @@ typedef struct Team {
   uint32_t n;
 } Team;
 
-enum { WAVE_WORK = 16384, LINE_POINTS = 16 }; /* work worth a thread; points that a cut leaves together */
+enum { LINE_POINTS = 16 }; /* points that a cut leaves together */
 
 static inline bool range_splits(const MgRange *r) { return r->n > 1 && r->n / 2 >= r->grain; }
 
@@ -78,7 +79,7 @@ static int64_t wave_work(const MgRange *r, uint32_t n) {
 }
 
 static bool wave_splits(const MgRange *r, uint32_t n) {
-  return n == 1 ? range_splits(r) : wave_work(r, n) >= 2 * WAVE_WORK;
+  return n == 1 ? range_splits(r) : wave_work(r, n) >= 2 * MG_TUNE_WAVE_WORK;
 }
 
 static inline void range_serial(const MgRange *r) {
@@ -100,7 +101,7 @@ static void wave_part(const MgRange *r, uint32_t n, int64_t thread, int64_t team
     range_part(r, thread, team);
     return;
   }
-  int64_t all = wave_work(r, n), parts = all / WAVE_WORK, at = 0;
+  int64_t all = wave_work(r, n), parts = all / MG_TUNE_WAVE_WORK, at = 0;
   if (parts > team) parts = team;
   if (parts < 1) parts = 1;
   if (thread >= parts) return;
