@@ -22,6 +22,7 @@
 #include "frame/stance.h"
 #include "host/python/code_info.h"
 #include "host/python/names.h"
+#include "host/python/pyobject.h"
 #include "host/python/pyframe.h"
 #include "host/python/results.h"
 #include "record/call/call.h"
@@ -138,7 +139,7 @@ static PyFunctionObject *callable_function(PyObject *fn, PyObject **self) {
   } else if (!PyFunction_Check(fn) && Py_TYPE(fn)->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_Check(fn)) {
     static PyObject *name;
     if (!name && !(name = PyUnicode_InternFromString("__call__"))) {
-      PyErr_Clear();
+      PyErr_Clear(); /* out of memory: its frames are found by the hook */
       return NULL;
     }
     *self = fn;
@@ -150,7 +151,8 @@ static PyFunctionObject *callable_function(PyObject *fn, PyObject **self) {
 /* The code whose frames are fn itself, wherever its file lies; NULL: none. */
 static PyCodeObject *callable_root(PyObject *fn) {
   PyObject *self, *held = NULL;
-  if (Py_IS_TYPE(fn, mg_torch.partial) && !(fn = held = PyObject_GetAttr(fn, mg_names.func))) PyErr_Clear();
+  if (Py_IS_TYPE(fn, mg_torch.partial) && !(fn = held = PyObject_GetAttr(fn, mg_names.func)))
+    mg_clear_as_no();
   PyFunctionObject *func = fn ? callable_function(fn, &self) : NULL;
   Py_XDECREF(held); /* the partial holds it */
   return func ? (PyCodeObject *)func->func_code : NULL;
@@ -203,7 +205,7 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
       mg_entry_release(e);
     }
   } else {
-    PyErr_Clear();
+    PyErr_Clear(); /* the call itself raises again */
   }
 done:
   Py_XDECREF(b.varargs);

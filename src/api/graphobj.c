@@ -27,7 +27,8 @@ static const char *const graph_channels[] = {
 static void graph_sink(void *arg, MgLog ch, const char *line) {
   PyObject *d = arg, *old = PyDict_GetItemString(d, graph_channels[ch]);
   PyObject *now = PyUnicode_FromFormat("%s%s\n", old ? PyUnicode_AsUTF8(old) : "", line);
-  if (!now || PyDict_SetItemString(d, graph_channels[ch], now)) PyErr_Clear();
+  if (!now || PyDict_SetItemString(d, graph_channels[ch], now))
+    PyErr_Clear(); /* out of memory: a line of the log is lost */
   Py_XDECREF(now);
 }
 

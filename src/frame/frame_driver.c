@@ -650,7 +650,7 @@ PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, bo
   if (!(d.at.info = mg_code_info(d.at.v.code)) || !(d.at.code = mg_code_decoded(d.at.info, d.at.v.code)) ||
       !d.at.code->known) {
     if (waiting) return mg_pyframe_drop(ts, f);
-    PyErr_Clear();
+    PyErr_Clear(); /* out of memory, or unknown bytecode: CPython runs it */
     return mg_pyframe_run(ts, f, 0);
   }
   if (mg_pyframe_enter_call(ts)) return mg_pyframe_drop(ts, f);

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <string.h>
 #include "entry/guard/guard_set.h"
+#include "host/python/pyobject.h"
 
 static const struct {
   const char *name;
@@ -40,7 +41,7 @@ static void stance_read_torch(void) {
   int row = name ? stance_find(name) : -1;
   stance_torch = row < 0 ? STANCE_default : stance_names[row].stance;
   Py_XDECREF(text);
-  PyErr_Clear();
+  mg_clear_as_no();
 }
 
 MgStance mg_stance(void) {

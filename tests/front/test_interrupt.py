@@ -1,6 +1,7 @@
 """Signals that come while a frame is recorded or compiled: the work is given up, and the handlers run as they do in eager."""
 
 import functools
+import copy
 import gc
 import signal
 import threading
@@ -256,3 +257,33 @@ def test_a_compilation_inside_of_a_run_ends_soon(alarm):
         assert torch.allclose(c(x, n), fn(x, n), atol=1e-4)
     stats = counts()
     assert (stats.graphs, stats.recompiles, stats.fallbacks) == (1, 0, 0)
+
+
+class Interrupts(type):
+    """Raises KeyboardInterrupt once, where the recorder asks its class for a method."""
+
+    armed = False
+
+    def __getattribute__(cls, name):
+        if name == "__getnewargs_ex__" and Interrupts.armed:
+            Interrupts.armed = False
+            raise KeyboardInterrupt
+        return type.__getattribute__(cls, name)
+
+
+def test_a_keyboard_interrupt_in_a_question_of_the_recorder_is_not_lost():
+    class Part(metaclass=Interrupts):
+        def __init__(self):
+            self.number = 2
+
+    def f(x, part):
+        y = x + 1
+        return y * copy.copy(part).number
+
+    part = Part()
+    Interrupts.armed = True
+    with pytest.raises(KeyboardInterrupt):
+        magneto.compile(f)(X, part)
+        time.sleep(0.01)  # the signal comes at the next instruction of Python
+    assert not Interrupts.armed
+    torch.testing.assert_close(magneto.compile(f)(X, part), f(X, part))

@@ -8,6 +8,7 @@
 #include "entry/launch/plan_call.h"
 #include "entry/launch/stats.h"
 #include "host/python/names.h"
+#include "host/python/pyobject.h"
 #include "host/python/results.h"
 #include "host/torch/conj_neg.h"
 #include "host/torch/tensor_wrap.h"
@@ -62,7 +63,7 @@ static int64_t gradpart_limit(void) {
   Py_XDECREF(active);
   Py_XDECREF(cap);
   Py_XDECREF(hooks);
-  PyErr_Clear();
+  mg_clear_as_no();
   return n > MG_TUNE_BUCKET_BYTES ? MG_TUNE_BUCKET_BYTES : n;
 }
 

@@ -375,7 +375,7 @@ static PyObject *gradnode_compute(MgAutograd *a, PyObject *state, PyObject *save
     if (!bad) r = gradnode_result(a, grad, given);
     for (uint32_t i = 0; i < a->ngrad; i++) Py_XDECREF(grad[i]);
   } else if (rc == MG_RUN_FAILED && !mg_strict()) { /* the compiled backward failed: PyTorch's own */
-    PyErr_Clear();
+    PyErr_Clear();                                  /* PyTorch's own backward runs */
     mg_stats.fallbacks++;
     r = mg_gradnode_again(a, state, saved, tangent);
   }

@@ -78,7 +78,7 @@ static struct MgGradGiven *gradgiven_add(MgAutograd *a, const uint64_t *given) {
   MgRc rc = gradgiven_compile(a, &c, given, &now.plan);
   now.failed = rc != MG_OK;
   if (rc != MG_OK && (mg_strict() || rc == MG_NOMEM)) mg_planrun_raise(rc, c.msg);
-  else if (rc != MG_OK) PyErr_Clear(), mg_stats.fallbacks++;
+  else if (rc != MG_OK) PyErr_Clear(), mg_stats.fallbacks++; /* PyTorch runs them */
   mg_ctx_free(&c);
   found = PyErr_Occurred() ? NULL : gradgiven_find(a, given); /* another thread was faster */
   if (PyErr_Occurred() || found) return gradgiven_drop(&now), found;

@@ -10,6 +10,7 @@
 #include "entry/guard/source.h"
 #include "host/python/dynamo_config.h"
 #include "host/python/names.h"
+#include "host/python/pyobject.h"
 #include "host/torch/array_header.h"
 #include "host/torch/tensor_facts.h"
 #include "tuning.h"
@@ -248,7 +249,7 @@ bool mg_state_knows(PyObject *known, int i) {
   PyObject *name = known ? state_changes_name(i) : NULL;
   bool has = name && PySet_Contains(known, name) > 0;
   Py_XDECREF(name);
-  PyErr_Clear();
+  mg_clear_as_no();
   return has;
 }
 

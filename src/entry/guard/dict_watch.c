@@ -105,7 +105,7 @@ static bool watch_one(MgGuards *g, uint32_t i) {
     w->cap = cap;
   }
   if (PyDict_Watch(watch_id, dict)) {
-    PyErr_Clear();
+    PyErr_Clear(); /* CPython has no room for a watcher: the dict is compared */
     if (!w->n) watch_drop(w);
     return false;
   }
@@ -122,14 +122,14 @@ static void watch_forget(MgGuards *g, uint32_t n) {
     for (uint32_t k = w->n; k-- > 0;)
       if (w->use[k].g == g) w->use[k] = w->use[--w->n];
     if (w->n) continue;
-    if (PyDict_Unwatch(watch_id, w->dict)) PyErr_Clear();
+    if (PyDict_Unwatch(watch_id, w->dict)) PyErr_Clear(); /* it was never watched */
     watch_drop(w);
   }
 }
 
 void mg_guard_watch(MgGuards *g) {
   if (watch_id == WATCH_unasked && (watch_id = PyDict_AddWatcher(watch_event)) < 0) {
-    PyErr_Clear();
+    PyErr_Clear(); /* all watchers are taken: dicts are compared */
     watch_id = WATCH_refused;
   }
   if (watch_id < 0) return;

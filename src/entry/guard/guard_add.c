@@ -157,7 +157,7 @@ void mg_guards_hold(MgGuards *g, PyObject *o) {
     rc = PyList_Append(g->keep,
                        o); /* while recording the object may not die; seal lets go of what is watched */
   if (rc || mg_map_putp(&g->by_held, o, watch ? WATCHED : HELD) != MG_OK) {
-    PyErr_Clear();
+    PyErr_Clear(); /* g->failed says it */
     g->failed = true;
   }
 }
@@ -196,7 +196,7 @@ bool mg_guard_is_const(PyObject *o) {
       Py_DECREF(x);
     }
     Py_XDECREF(it);
-    PyErr_Clear();
+    mg_clear_as_no();
     return all;
   }
   if (mg_guard_is_numpy_scalar(t) || guard_is_bound_enum(t)) return true;
@@ -216,7 +216,7 @@ static bool guard_compares_by_identity(PyObject *set) {
     Py_DECREF(x);
   }
   Py_XDECREF(it);
-  PyErr_Clear();
+  mg_clear_as_no();
   return all;
 }
 
@@ -224,7 +224,7 @@ bool mg_guard_frozenset(MgGuards *g, SrcRef src, PyObject *v) {
   PyObject *it = guard_compares_by_identity(v) ? PyFrozenSet_Type.tp_iter(v) : NULL,
            *all = it ? PySequence_Tuple(it) : NULL;
   Py_XDECREF(it);
-  if (!all) return PyErr_Clear(), false;
+  if (!all) return mg_clear_as_no(), false;
   mg_guard_add(g, GK_type, src, (PyObject *)Py_TYPE(v), 0);
   mg_guard_add(g, GK_elements, src, all, 0);
   Py_DECREF(all);
@@ -243,7 +243,7 @@ bool mg_guard_same_value(PyObject *a, PyObject *b) {
     return guard_same_float(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
   PyObject *same = mg_solid_base(Py_TYPE(a))->tp_richcompare(a, b, Py_EQ);
   Py_XDECREF(same);
-  if (!same) PyErr_Clear();
+  if (!same) mg_clear_as_no();
   return same == Py_True;
 }
 
@@ -266,7 +266,7 @@ bool mg_guard_same_const(PyObject *a, PyObject *b) {
   PyObject *same = PyObject_RichCompare(a, b, Py_EQ);
   int r = same ? PyObject_IsTrue(same) : -1;
   Py_XDECREF(same);
-  if (r < 0) PyErr_Clear();
+  if (r < 0) mg_clear_as_no();
   return r == 1;
 }
 
@@ -306,7 +306,7 @@ void mg_guard_value(MgGuards *g, SrcRef src, PyObject *o) {
     mg_guard_add(g, GK_value, src, plain, 0);
     Py_DECREF(plain);
   } else {
-    PyErr_Clear();
+    PyErr_Clear(); /* g->failed says it */
     g->failed = true;
   }
 }
@@ -524,7 +524,7 @@ void mg_guards_note_moves(const MgGuards *g) {
         (void)mg_map_put(&guard_moving, guard_moving_hash(d->dict, d->key[k]), 1);
     }
   }
-  PyErr_Clear();
+  PyErr_Clear(); /* out of memory: a recompile */
 }
 
 void mg_guard_dict_all(MgGuards *g, PyObject *dict, PyObject *owner, bool inputs) {

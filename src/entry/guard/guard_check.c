@@ -49,7 +49,7 @@ static bool guard_dict_holds(const MgDictGuard *d, PyObject **bad_key) {
   for (int i = 0; i < d->n; i++) {
     PyObject *v = PyDict_GetItemWithError(d->dict, d->key[i]);
     if (!guard_same_value(v, d->val[i])) {
-      PyErr_Clear();
+      mg_clear_as_no();
       *bad_key = d->key[i];
       return false;
     }
@@ -85,7 +85,7 @@ static bool guard_order_equal(PyObject *dict, PyObject *keys) {
     Py_DECREF(k);
   }
   Py_XDECREF(it);
-  PyErr_Clear();
+  mg_clear_as_no();
   return same;
 }
 
@@ -112,7 +112,7 @@ static bool guard_deque_kind(PyObject *v, PyObject *max, Py_ssize_t n) {
   PyObject *now = PyObject_GetAttrString(v, "maxlen");
   bool same = now && mg_guard_same_const(now, max);
   Py_XDECREF(now);
-  PyErr_Clear();
+  mg_clear_as_no();
   return same;
 }
 
@@ -123,7 +123,7 @@ static bool guard_deque_equal(PyObject *deque, PyObject *items) {
     same = guard_same_value(x, PyTuple_GET_ITEM(items, i));
     Py_XDECREF(x);
   }
-  PyErr_Clear();
+  mg_clear_as_no();
   return same;
 }
 
@@ -137,7 +137,7 @@ static char *guard_memory(PyObject *o) {
 static int guard_is_leaf(PyObject *tensor) {
   PyObject *r = PyObject_GetAttrString(tensor, "is_leaf");
   int yes = r ? r == Py_True : -1;
-  if (!r) PyErr_Clear();
+  if (!r) mg_clear_as_no();
   Py_XDECREF(r);
   return yes;
 }
@@ -155,14 +155,14 @@ static bool guard_answer_holds(PyObject *f, PyObject *want) {
   PyObject *now = PyObject_CallNoArgs(f);
   int same = now ? PyObject_RichCompareBool(now, want, Py_EQ) : -1;
   Py_XDECREF(now);
-  if (same < 0) PyErr_Clear();
+  if (same < 0) mg_clear_as_no();
   return same == 1;
 }
 
 uint64_t mg_guard_abc_token(void) {
   PyObject *r = PyObject_CallNoArgs(mg_torch.abc_token);
   uint64_t token = r ? PyLong_AsUnsignedLongLong(r) : (uint64_t)-1;
-  if (token == (uint64_t)-1) PyErr_Clear();
+  if (token == (uint64_t)-1) mg_clear_as_no();
   Py_XDECREF(r);
   return token;
 }
@@ -172,7 +172,7 @@ static bool guard_not_abc_holds(PyObject *abc, MgNotAbc *known) {
   if (token == known->token) return true;
   PyObject *arg[2] = {abc, known->sub}, *r = PyObject_Vectorcall(mg_torch.abc_subclasscheck, arg, 2, NULL);
   bool ok = r == Py_False;
-  if (!r) PyErr_Clear();
+  if (!r) mg_clear_as_no();
   Py_XDECREF(r);
   if (ok) known->token = token;
   return ok;
@@ -182,7 +182,7 @@ static bool guard_member_holds(PyObject *owner, PyObject *pair) {
   PyObject *d = PyTuple_GET_ITEM(pair, 0),
            *was = PyTuple_GET_SIZE(pair) > 1 ? PyTuple_GET_ITEM(pair, 1) : NULL;
   PyObject *now = Py_TYPE(d)->tp_descr_get(d, owner, (PyObject *)Py_TYPE(owner));
-  if (!now) PyErr_Clear();
+  if (!now) mg_clear_as_no();
   bool ok = guard_same_value(now, was);
   Py_XDECREF(now);
   return ok;
@@ -199,7 +199,7 @@ static bool guard_context_holds(PyObject *var, PyObject *want) {
   PyObject *v = NULL;
   bool ok = !PyContextVar_Get(var, NULL, &v) &&
             guard_same_value(v, PyTuple_GET_SIZE(want) ? PyTuple_GET_ITEM(want, 0) : NULL);
-  PyErr_Clear();
+  mg_clear_as_no();
   Py_XDECREF(v);
   return ok;
 }
@@ -207,7 +207,7 @@ static bool guard_context_holds(PyObject *var, PyObject *want) {
 static bool guard_calc_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, uint64_t turn) {
   PyObject *v = mg_source_value(g, op->src, vals, turn);
   if (!v) {
-    PyErr_Clear();
+    mg_clear_as_no();
     return false;
   }
   bool ok = PyType_Check(op->o) ? Py_TYPE(v) == (PyTypeObject *)op->o : mg_guard_same_const(v, op->o);
@@ -220,13 +220,13 @@ static bool guard_load(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   const MgSrc *src = &g->src[op->src];
   PyObject *v = mg_source_step(src, vals[src->parent], s);
   vals[op->src] = v;
-  if (!v) PyErr_Clear();
+  if (!v) mg_clear_as_no();
   return v != NULL;
 }
 
 static bool guard_lacks_key(PyObject *dict, PyObject *key) {
   int r = PyDict_Contains(dict, key);
-  if (r < 0) PyErr_Clear();
+  if (r < 0) mg_clear_as_no();
   return r == 0;
 }
 
@@ -408,7 +408,7 @@ static void guard_put_object(MgStrbuf *out, PyObject *o) {
   if (text) mg_sb_puts_cut(out, text, 100);
   else mg_sb_printf(out, "<%s at %p>", Py_TYPE(o)->tp_name, (void *)o);
   Py_XDECREF(r);
-  PyErr_Clear();
+  mg_clear_shown();
 }
 
 static void guard_put_op(const MgGuards *g, const MgGuardOp *op, MgStrbuf *out) {
@@ -500,7 +500,7 @@ static void guard_explain(MgGuards *g, GuardPhase ph, uint32_t at, PyObject *key
   case PH_hooks: mg_sb_puts(out, "a hook was registered on a module"); break;
   case PH_none: break;
   }
-  PyErr_Clear();
+  mg_clear_shown();
 }
 
 /* Another instance of a module's class, where everything else may well be as recorded. */

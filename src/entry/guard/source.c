@@ -278,7 +278,7 @@ static void source_put_object(MgStrbuf *out, PyObject *o) {
   if (s) mg_sb_puts_cut(out, s, 60);
   else mg_sb_printf(out, "%s at %p", o ? Py_TYPE(o)->tp_name : "?", (void *)o);
   Py_XDECREF(r);
-  PyErr_Clear();
+  mg_clear_shown();
 }
 
 enum { PRINT_NODES = 200 }; /* operations in the text of one source; "..." stands for the others */
@@ -344,7 +344,7 @@ bool mg_symsize_values(const MgGuards *g, const SrcRef *src, uint32_t n, PyObjec
     out[i] = v && PyLong_Check(v) ? PyLong_AsLongLongAndOverflow(v, &over) : 0;
     bool fits = v && PyLong_Check(v) && !over && out[i] <= MG_SIZE_MOST && out[i] >= -MG_SIZE_MOST;
     Py_XDECREF(v);
-    if (!fits) return PyErr_Clear(), false;
+    if (!fits) return PyErr_Clear(), false; /* the size is no number that fits */
   }
   return true;
 }

@@ -3,6 +3,7 @@
 #include "base/table.h"
 #include "entry/guard/guard_set.h"
 #include "host/python/names.h"
+#include "host/python/pyobject.h"
 
 static const char transient_trained; /* in a class's place: there are parameters in the module */
 
@@ -16,7 +17,7 @@ static bool transient_owns(PyObject *module, int *budget) {
     owns = p != Py_None;
   for (Py_ssize_t i = 0; !owns && parts && PyDict_CheckExact(parts) && PyDict_Next(parts, &i, &name, &p);)
     owns = transient_owns(p, budget);
-  PyErr_Clear();
+  mg_clear_as_no();
   return owns;
 }
 

@@ -421,7 +421,7 @@ static bool calltable_eval(void *self, MgGraph *g, NodeRef n, MgTensor *const *i
   mg_nodecall_free(c);
   mg_abi.aoti_torch_grad_mode_set_enabled(grad);
   if (mg_planrun_autocast_back(cast)) ok = false;
-  PyErr_Clear();
+  PyErr_Clear(); /* ok says it */
   PyGILState_Release(gil);
   return ok;
 }

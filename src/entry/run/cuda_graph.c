@@ -28,7 +28,7 @@ static PyObject *cudagraph_call(const char *name, PyObject *arg) {
   PyObject *r = m && arg ? PyObject_CallMethod(m, name, "O", arg) : NULL;
   Py_XDECREF(m);
   cudagraph_log(value);
-  PyErr_Clear();
+  PyErr_Clear(); /* it was logged */
   Py_XDECREF(type);
   Py_XDECREF(value);
   Py_XDECREF(tb);

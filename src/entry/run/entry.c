@@ -52,7 +52,7 @@ int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots
   if (rc == MG_RUN_RAISED &&
       (!e->repeats || !PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)))
     rc = -1;
-  if (rc == MG_RUN_RAISED) PyErr_Clear();
+  if (rc == MG_RUN_RAISED) PyErr_Clear();       /* CPython runs it and raises again */
   if (rc == MG_RUN_STOPPED) rc = MG_RUN_RAISED; /* CPython runs it, where handlers run */
   bool given_up = rc == MG_CLAIM_FALSE || rc == MG_RUN_RAISED || rc == MG_STAGES_OTHER;
   if (given_up && random && mg_claim_restore(Py_NewRef(random))) rc = -1;

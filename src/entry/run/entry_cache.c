@@ -186,7 +186,7 @@ static void cache_leave(MgSite *s, MgEntry *e) {
   PyErr_Fetch(&type, &value, &tb);
   if (!compiled || (!s->left && !(s->left = PyList_New(0))) || PyList_Append(s->left, compiled) ||
       (PyList_GET_SIZE(s->left) > MOST && PySequence_DelItem(s->left, 0)))
-    PyErr_Clear();
+    PyErr_Clear(); /* out of memory: the next instance compiles anew */
   PyErr_Restore(type, value, tb);
 }
 

@@ -116,7 +116,7 @@ int mg_exec_compile(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObject 
   free(e->overlap);
   e->overlap = NULL;
   if (*rc == MG_PYERR && PyErr_Occurred()) return -1;
-  PyErr_Clear();
+  PyErr_Clear(); /* rc says it */
   return 0;
 }
 
@@ -157,7 +157,7 @@ int mg_exec_build_grad(MgExec *e, const MgTrace *t, PyObject *const *example, Mg
   free(e->overlap);
   e->overlap = NULL;
   if (rc == MG_PYERR && PyErr_Occurred()) return -1;
-  PyErr_Clear();
+  PyErr_Clear(); /* rc says it */
   return exec_fall_back(t, rc);
 }
 

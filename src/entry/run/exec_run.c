@@ -154,7 +154,7 @@ int mg_exec_give_up_plan(MgExec *e) {
   PyErr_Fetch(&type, &value, &tb);
   PyObject *text = value ? PyObject_Str(value) : NULL;
   const char *why = text ? PyUnicode_AsUTF8(text) : "?";
-  PyErr_Clear();
+  mg_clear_shown();
   e->plan_failed = true;
   mg_stats.fallbacks++;
   mg_log(MG_LOG_fallback, "a compiled graph failed and runs op by op: %s", why ? why : "?");

@@ -308,7 +308,7 @@ static int sizes_find_grad(MgExec *e, const MgExecAt *a, MgAutograd **out) {
   mg_ctx_free(&t.ctx);
   if (t.ctx.stopped) return PyErr_NoMemory(), -1;
   if (rc == MG_PYERR && PyErr_Occurred()) return -1;
-  PyErr_Clear();
+  PyErr_Clear();                                               /* no plan: the caller has another way */
   if (*out && s->nplan == MG_TUNE_SIZES_PLANS) Py_CLEAR(*out); /* other threads were faster */
   if (*out) {
     s->grad[s->nplan++] = *out;

@@ -20,7 +20,7 @@ static int snap_set_attr(PyObject *o, PyObject *name, PyObject *v) {
   setattrofunc set = PyType_Check(o) ? PyType_Type.tp_setattro : PyObject_GenericSetAttr;
   if (set(o, name, v) == 0) return 0;
   if (v || !PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
-  PyErr_Clear();
+  mg_clear_if(PyExc_AttributeError);
   return 0;
 }
 
@@ -28,7 +28,7 @@ static int snap_set_attr(PyObject *o, PyObject *name, PyObject *v) {
 static int snap_set_member(PyObject *o, PyObject *descr, PyObject *v) {
   if (Py_TYPE(descr)->tp_descr_set(descr, o, v) == 0) return 0;
   if (v) return -1;
-  PyErr_Clear();
+  PyErr_Clear(); /* it is not there */
   return 0;
 }
 
@@ -80,7 +80,7 @@ static int snap_set_state(PyObject *o, PyObject *state) {
     Py_XDECREF(r);
     return r ? 0 : -1;
   }
-  PyErr_Clear();
+  PyErr_Clear(); /* it has no __setstate__ */
   if (!PyTuple_Check(state)) return snap_update_attrs(o, state);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(state); i++)
     if (snap_update_attrs(o, PyTuple_GET_ITEM(state, i))) return -1;

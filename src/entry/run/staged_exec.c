@@ -487,7 +487,7 @@ int mg_stages_run(MgStages *s, const MgGuards *guards, PyObject *const *vals, Py
           -1);
   else if (rc == -1 && pure && !s->strict &&
            PyErr_ExceptionMatches(PyExc_Exception)) { /* maybe only of the graph: it is run in another way */
-    PyErr_Clear();
+    PyErr_Clear();                                    /* another way runs it */
     rc = MG_STAGES_OTHER;
   }
   for (uint32_t i = 0; i < s->g.noutput && !rc; i++)

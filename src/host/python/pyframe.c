@@ -216,7 +216,7 @@ void mg_pyframe_end_generator(PyObject *gen) {
   if (f) mg_pyframe_set_lasti(f, -1); /* no handler covers this position */
   else if (!mg_pyframe_unawaited(gen)) return;
   PyObject *r = PyObject_CallMethod(gen, "close", NULL);
-  if (!r) PyErr_Clear();
+  if (!r) PyErr_Clear(); /* a generator of the recording: nobody waits for it */
   Py_XDECREF(r);
 }
 
@@ -344,7 +344,8 @@ int mg_pyframe_extra_init(void (*destroy)(void *)) {
 
 void *mg_pyframe_extra(PyCodeObject *co) {
   void *p = NULL;
-  if (EXTRA_GET((PyObject *)co, pyframe_extra_index, &p)) PyErr_Clear();
+  if (EXTRA_GET((PyObject *)co, pyframe_extra_index, &p))
+    PyErr_Clear(); /* no slot for extras: nothing is kept */
   return p;
 }
 

@@ -183,3 +183,22 @@ bool mg_generator_cleans_up(PyObject *gen) {
     h = mg_decode_handler(code, h->target); /* 3.12's around `yield from` */
   return h && !(h->depth == 0 && h->lasti); /* not the one that 3.12 puts around every generator */
 }
+
+/* ---- exceptions that end here ---- */
+
+static void pyobject_clear(void) {
+  PyObject *type = PyErr_Occurred();
+  if (!type) return;
+  if (PyErr_GivenExceptionMatches(type, PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
+  PyErr_Clear(); /* its callers' names are the reasons */
+}
+
+void mg_clear_as_no(void) { pyobject_clear(); }
+
+void mg_clear_shown(void) { pyobject_clear(); }
+
+void mg_clear_for_another_way(void) { pyobject_clear(); }
+
+void mg_clear_if(PyObject *type) {
+  if (PyErr_Occurred() && PyErr_ExceptionMatches(type)) PyErr_Clear(); /* the one that is expected */
+}

@@ -48,6 +48,13 @@ PyObject *mg_policy_self(PyObject *callable);
 PyObject *mg_policy_descr(PyObject *f);
 /* def runs in each forked child, before the program goes on there.  -1 with an exception. */
 int mg_after_fork(PyMethodDef *def);
+/* Exceptions that end here: the name is the reason.  A KeyboardInterrupt is not lost: the signal comes again
+ * at the next instruction of Python.  Without an exception they do nothing. */
+void mg_clear_as_no(void); /* a question that raises is answered by no, or by "not there" */
+void mg_clear_shown(void); /* the text would only be shown; something else is */
+void mg_clear_for_another_way(
+    void);                        /* it is done in another way, where an error of the program comes again */
+void mg_clear_if(PyObject *type); /* only an exception of this type; another one stays set */
 /* Was it left in the middle of a try or with block, the rest of which runs when it dies? */
 bool mg_generator_cleans_up(PyObject *gen);
 #endif

@@ -77,7 +77,7 @@ static const struct {
 
 static bool skip_is_recorded(PyCodeObject *co, const char *below_torch) {
   const char *name = PyUnicode_AsUTF8(co->co_qualname);
-  if (!name) PyErr_Clear();
+  if (!name) mg_clear_as_no();
   for (size_t i = 0; name && i < sizeof skip_recorded / sizeof *skip_recorded; i++)
     if (!strcmp(name, skip_recorded[i].name) && !strcmp(below_torch, skip_recorded[i].file)) return true;
   return false;
@@ -98,7 +98,7 @@ static bool skip_is_breaking(PyCodeObject *co, const char *below_torch) {
       {"_subclasses/fake_tensor.py", "FakeTensorMode.__enter__"},
   };
   const char *name = PyUnicode_AsUTF8(co->co_qualname);
-  if (!name) return PyErr_Clear(), false;
+  if (!name) return mg_clear_as_no(), false;
   for (size_t i = 0; i < sizeof most / sizeof *most; i++)
     if (!strcmp(name, most[i].name) && !strcmp(below_torch, most[i].file)) return true;
   for (size_t i = 0; i < sizeof skip_breaking / sizeof *skip_breaking; i++)
@@ -137,7 +137,7 @@ static bool skip_is_wrapper(PyCodeObject *co) {
 static bool skip_is_generated(PyCodeObject *co, const char *file) {
   if (strcmp(file, "<string>")) return false;
   const char *name = PyUnicode_AsUTF8(co->co_qualname);
-  if (!name) return PyErr_Clear(), false;
+  if (!name) return mg_clear_as_no(), false;
   if (!strncmp(name, "__create_fn__.", 14)) return true;
   PyObject *first = co->co_argcount ? PyTuple_GET_ITEM(co->co_localsplusnames, 0) : NULL;
   return !strcmp(name, "<lambda>") && first && !PyUnicode_CompareWithASCIIString(first, "_cls");
@@ -152,7 +152,7 @@ static bool skip_is_warning(PyCodeObject *co) {
 static SkipKind skip_kind(PyCodeObject *co) {
   const char *file = PyUnicode_AsUTF8(co->co_filename);
   if (!file) {
-    PyErr_Clear();
+    mg_clear_as_no();
     return SKIP_inline;
   }
   if (!strncmp(file, "<frozen importlib", 17)) return SKIP_opaque;
@@ -188,7 +188,7 @@ static SkipKind skip_kind(PyCodeObject *co) {
 static SkipKind skip_cached(PyCodeObject *co) {
   MgCodeInfo *info = mg_code_info(co);
   if (!info) {
-    PyErr_Clear();
+    PyErr_Clear(); /* out of memory: as code of the program */
     return SKIP_inline;
   }
   if (info->skip < 0) info->skip = (int8_t)skip_kind(co);
@@ -213,13 +213,13 @@ bool mg_skip_packed(MgFrame *f) {
 
 bool mg_skip_is_torch(PyCodeObject *co) {
   const char *file = PyUnicode_AsUTF8(co->co_filename), *root = skip_root[ROOT_torch];
-  if (!file) PyErr_Clear();
+  if (!file) mg_clear_as_no();
   return file && root && !strncmp(file, root, strlen(root));
 }
 
 bool mg_skip_is_copy(PyCodeObject *co) {
   const char *file = PyUnicode_AsUTF8(co->co_filename), *root = skip_root[ROOT_stdlib];
-  if (!file) PyErr_Clear();
+  if (!file) mg_clear_as_no();
   return file && root && !strncmp(file, root, strlen(root)) && !strcmp(file + strlen(root), "copy.py");
 }
 
@@ -241,7 +241,7 @@ int mg_skip_init(PyObject *module) {
     if (skip_root[i]) continue;
     PyObject *m = mg_import(names[i]);
     if (!m && i == ROOT_numpy && PyErr_ExceptionMatches(PyExc_ImportError)) { /* torch runs without */
-      PyErr_Clear();
+      mg_clear_if(PyExc_ImportError);
       continue;
     }
     if (!m) return -1;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/ctx.h"
+#include "host/python/pyobject.h"
 #include "ir/expr/dtype.h"
 
 /* The head of PyArrayObject_fields and of PyArray_Descr. */
@@ -52,7 +53,7 @@ void mg_nd_init(PyObject *np) {
   PyObject *a = type ? PyObject_CallMethod(np, "ones", "(ii)s", 2, 3, "float32") : NULL;
   PyObject *t = a ? PyObject_GetAttrString(a, "T") : NULL;
   bool fits = t && nd_layout_fits(t);
-  PyErr_Clear();
+  mg_clear_as_no();
   Py_XDECREF(t);
   Py_XDECREF(a);
   if (!fits) Py_CLEAR(type);

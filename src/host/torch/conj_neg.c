@@ -40,7 +40,7 @@ PyObject *mg_lazybits_clear(PyObject *tensor, uint8_t bits, bool force) {
 PyObject *mg_lazybits_to_array(PyObject *tensor) {
   PyObject *a = PyObject_CallMethod(tensor, "numpy", NULL);
   if (a || !PyErr_ExceptionMatches(PyExc_RuntimeError)) return a;
-  PyErr_Clear();
+  mg_clear_if(PyExc_RuntimeError);
   PyObject *clear = mg_lazybits_clear(tensor, 0, true);
   if (clear) a = PyObject_CallMethod(clear, "numpy", NULL);
   Py_XDECREF(clear);

@@ -1,5 +1,6 @@
 /* Tensors that wrap others: what one holds. */
 #include "host/torch/flatten.h"
+#include "host/python/pyobject.h"
 
 PyObject *mg_wrapper_flatten, *wrapper_unflatten, *wrapper_compare;
 
@@ -44,6 +45,6 @@ bool mg_wrapper_holds(PyObject *o, PyObject *want) {
   if (same > 0)
     same = wrapper_sized(o, "size", PyTuple_GET_ITEM(want, 3)) &&
            wrapper_sized(o, "stride", PyTuple_GET_ITEM(want, 4));
-  PyErr_Clear();
+  mg_clear_as_no();
   return same > 0;
 }

@@ -15,7 +15,7 @@ PyObject *mg_fmodes_call(const char *name, PyObject *arg) {
 void mg_fmodes_insist(const char *name, PyObject *arg) {
   PyObject *r = NULL;
   for (int i = 0; i < 8 && !r; i++) {
-    PyErr_Clear();
+    PyErr_Clear(); /* the next try replaces it */
     r = mg_fmodes_call(name, arg);
   }
   Py_XDECREF(r);

@@ -50,7 +50,7 @@ static uint64_t facts_ask_keyset(PyObject *torch_c, PyObject *t) {
   uint64_t v = r ? PyLong_AsUnsignedLongLong(r) : 0;
   Py_XDECREF(k);
   Py_XDECREF(r);
-  PyErr_Clear();
+  mg_clear_as_no();
   return v;
 }
 
@@ -76,13 +76,13 @@ static void facts_learn_memory(PyObject *torch) {
   for (size_t i = 0; c && ns && i < sizeof text / sizeof *text; i++) {
     PyObject *t = PyRun_String(text[i], Py_eval_input, ns, ns);
     if (t) all |= facts_ask_keyset(c, t);
-    PyErr_Clear();
+    mg_clear_as_no();
     Py_XDECREF(t);
   }
   for (size_t i = 0; all && i < sizeof gpu / sizeof *gpu; i++) { /* without starting CUDA */
     PyObject *k = PyRun_String(gpu[i], Py_eval_input, ns, ns);
     if (k) all |= PyLong_AsUnsignedLongLong(k);
-    PyErr_Clear();
+    mg_clear_as_no();
     Py_XDECREF(k);
   }
   facts_memory_keys = all;
@@ -90,7 +90,7 @@ static void facts_learn_memory(PyObject *torch) {
       PyRun_String("torch._C.DispatchKeySet(torch._C.DispatchKey.Dense).raw_repr()", Py_eval_input, ns, ns);
   facts_dense_key = dense ? PyLong_AsUnsignedLongLong(dense) : 0;
   Py_XDECREF(dense);
-  if (PyErr_Occurred()) facts_dense_key = 0, PyErr_Clear();
+  if (PyErr_Occurred()) facts_dense_key = 0, mg_clear_as_no();
   Py_XDECREF(c);
   Py_XDECREF(ns);
 }
@@ -247,7 +247,7 @@ int mg_facts_set_version(PyObject *t, int64_t n) {
 PyObject *mg_facts_hooks(PyObject *o, bool accumulate) {
   int at = facts_at.hooks[accumulate];
   PyObject *h = at ? *(PyObject **)((char *)o + at) : PyObject_GetAttrString(o, facts_hook_names[accumulate]);
-  if (!h) PyErr_Clear();
+  if (!h) mg_clear_as_no();
   if (!at) Py_XDECREF(h); /* the tensor keeps it */
   return h && h != Py_None && PyObject_IsTrue(h) > 0 ? h : NULL;
 }
@@ -269,12 +269,12 @@ const char *mg_facts_init(void) {
   if (t[0] && t[1] && t[2]) {
     facts_learn(c, t);
     facts_learn_version(t[0]);
-    PyErr_Clear();
+    mg_clear_as_no();
     facts_learn_grad(t[0]);
     facts_learn_hooks(t[0]);
   }
   if (facts_at.keyset) facts_learn_memory(torch);
-  PyErr_Clear();
+  mg_clear_as_no();
   for (int i = 0; i < PROBES; i++) Py_XDECREF(t[i]);
   Py_XDECREF(c);
   Py_XDECREF(torch);

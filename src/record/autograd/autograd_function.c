@@ -70,7 +70,7 @@ static bool function_can_show(PyObject *o) {
 static bool function_is_torchs(PyObject *cls) {
   PyObject *m = PyDict_GetItemWithError(mg_type_dict((PyTypeObject *)cls), mg_names.module);
   const char *name = m && PyUnicode_Check(m) ? PyUnicode_AsUTF8(m) : NULL;
-  PyErr_Clear();
+  mg_clear_as_no();
   return name && (!strcmp(name, "torch") || !strncmp(name, "torch.", 6));
 }
 
@@ -242,7 +242,7 @@ static bool function_same_contents(PyObject *a, PyObject *b) {
   for (Py_ssize_t i = 0; same && i < PyList_GET_SIZE(x); i++)
     same = PyList_GET_ITEM(x, i) == PyList_GET_ITEM(y, i);
   same = same && PyObject_RichCompareBool(PyTuple_GET_ITEM(a, 0), PyTuple_GET_ITEM(b, 0), Py_EQ) == 1;
-  PyErr_Clear();
+  mg_clear_as_no();
   return same;
 }
 
@@ -368,7 +368,7 @@ PyObject *mg_function_hook(const MgCall *c) {
   bool hooked =
       cls && cls == mg_torch.backward_hook_function; /* made here: nodes of older tensors are not to be had */
   Py_XDECREF(cls);
-  PyErr_Clear();
+  mg_clear_as_no();
   if (hooked) handle = PyObject_Vectorcall(c->f, c->arg, c->nargsf, c->kwnames);
   mg_rec_resume(pause);
   if (handle) mg_fresh(handle);

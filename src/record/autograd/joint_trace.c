@@ -272,7 +272,7 @@ void mg_joint_drain(void) {
   }
   if (last && PyList_GET_SIZE(last) == 3)
     r = joint_call_engine(PyList_GET_ITEM(last, 0), PyList_GET_ITEM(last, 1), PyList_GET_ITEM(last, 2), true);
-  if (!r) PyErr_Clear();
+  if (!r) PyErr_Clear(); /* only the queue had to be emptied */
   Py_XDECREF(r);
   mg_rec_resume(pause);
   PyErr_Restore(type, value, tb);
@@ -359,7 +359,7 @@ static void joint_try_again(MgJointBuild *b, PyObject *roots, PyObject *tangents
   PyObject *grads = joint_run(b, roots, tangents, leaves, false);
   b->j->frees = !grads;
   if (!grads) {
-    PyErr_Clear();
+    mg_clear_for_another_way();
     mg_joint_drain();
   }
   Py_XDECREF(grads);
@@ -417,7 +417,7 @@ PyObject *mg_joint_rehearse(MgRec *r, PyObject *roots, PyObject *tangents, PyObj
     mg_rec_break(BK_custom_backend, "%s, in a graph for a custom backend", b.why);
   } else if (!grads && !r->abort &&
              !PyErr_ExceptionMatches(PyExc_MemoryError)) { /* and so will each pass, if there is one */
-    PyErr_Clear();
+    mg_clear_for_another_way();
     return Py_NewRef(Py_None);
   }
   return grads;
@@ -570,7 +570,7 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
     r->joint = b.j;
   } else if (mg_symsize_inputs(&r->cap->sizes) && !b.views && !b.linked) { /* maybe it goes with constants */
     mg_retry_fail(r, RETRY_sizes);
-    PyErr_Clear();
+    mg_clear_for_another_way();
     rc = 0;
   } else {
     if (r->cap->function && (b.ran || mg_function_any_once(mg_rec_trace(r, &(MgTrace){0}))))
@@ -578,7 +578,7 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
     mg_log(MG_LOG_fallback, "a graph runs op by op under autograd: %s%s%s", b.why ? b.why : "error",
            r->abort ? ": " : "", r->abort ? r->reason : "");
     bool nomem = PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError);
-    if (!nomem) PyErr_Clear();
+    if (!nomem) mg_clear_for_another_way();
     rc = nomem ? -1 : 0;
   }
   r->abort = false;

@@ -132,7 +132,7 @@ static void loop_outer_exception(MgLoop *l) {
   PyErr_NormalizeException(&type, &exc, &tb);
   const char *name = type ? ((PyTypeObject *)type)->tp_name : "exception";
   mg_rec_break(BK_exception, "%s", name);
-  PyErr_Clear();
+  PyErr_Clear();                                   /* the break's text replaces it */
   PyObject *text = exc ? PyObject_Str(exc) : NULL; /* with tensors in it there is none */
   const char *msg = text ? PyUnicode_AsUTF8(text) : NULL;
   if (msg && *msg) snprintf(l->rec->reason, sizeof l->rec->reason, "%s: %.150s", name, msg);

@@ -1,5 +1,6 @@
 /* Frames that the recorded program calls: recorded by a loop of their own, run as they are, or a break.
  * In: a frame from the hook, while recording.  Out: what the hook must return. */
+#include "host/python/pyobject.h"
 #include "record/bytecode/inlined_frame.h"
 #include <string.h>
 #include "base/stack_room.h"
@@ -129,7 +130,7 @@ static bool inlined_is_loaded(PyObject *name) {
   const char *text = PyUnicode_AsUTF8(name);
   bool there =
       text && (!strncmp(text, "torch.", 6) || PyDict_GetItemWithError(PyImport_GetModuleDict(), name));
-  PyErr_Clear();
+  mg_clear_as_no();
   return there;
 }
 
@@ -146,7 +147,7 @@ static bool inlined_has_module(PyObject *const *arg) {
   bool there = full && inlined_is_loaded(full);
   Py_XDECREF(full);
   Py_XDECREF(parts);
-  PyErr_Clear();
+  mg_clear_as_no();
   return there;
 }
 
@@ -161,7 +162,7 @@ static bool inlined_has_names(PyObject *package, PyObject *names) {
     Py_XDECREF(full);
   }
   Py_XDECREF(name);
-  PyErr_Clear();
+  mg_clear_as_no();
   return there;
 }
 
@@ -169,7 +170,7 @@ static bool inlined_has_names(PyObject *package, PyObject *names) {
  * this place of the program. */
 static bool inlined_loads(MgFrame *f, PyCodeObject *co) {
   const char *file = PyUnicode_AsUTF8(co->co_filename), *name = PyUnicode_AsUTF8(co->co_name);
-  if (!file || !name) return PyErr_Clear(), false;
+  if (!file || !name) return mg_clear_as_no(), false;
   if (strcmp(file, "<frozen importlib._bootstrap>") || mg_pyframe_lasti(f) >= 0) return false;
   MgFrameView v;
   mg_pyframe_view(f, &v);
@@ -241,7 +242,7 @@ static PyObject *inlined_older_generator(PyThreadState *ts, MgFrame *f, const Mg
   mg_rec_break(BK_generator, "generator %.100s is older than the recording",
                PyUnicode_AsUTF8(mg_pyframe_code(f)->co_qualname));
   if (throwflag) return mg_pyframe_run(ts, f, 1);
-  PyErr_Clear();
+  PyErr_Clear(); /* the generator does not see the break */
   int at = mg_pyframe_lasti(f);
   return mg_pyframe_unresume(ts, f, at >= 0 && code->instr[at].op == BC_YIELD_VALUE ? at : -1);
 }

@@ -2,6 +2,7 @@
 #include "entry/guard/guard_add.h"
 #include "host/python/decode.h"
 #include "host/python/hook_mode.h"
+#include "host/python/pyobject.h"
 #include "record/bytecode/eval_loop.h"
 #include "record/bytecode/jump_speculation.h"
 #include "record/core/identity.h"
@@ -204,14 +205,14 @@ MgStep mg_op_IMPORT_FROM(MgLoop *l, const MgInstr *in) {
   PyObject *name = CO_NAME(in->arg), *m = TOS(), *v = loop_getattr(l, m, name);
   if (!v && PyErr_ExceptionMatches(PyExc_AttributeError)) {
     /* A submodule in the middle of a circular import is in sys.modules only. */
-    PyErr_Clear();
+    mg_clear_if(PyExc_AttributeError);
     PyObject *pkg = PyObject_GetAttrString(m, "__name__");
     PyObject *full = pkg ? PyUnicode_FromFormat("%S.%U", pkg, name) : NULL;
-    if (!pkg) PyErr_Clear();
+    if (!pkg) mg_clear_as_no();
     v = full ? loop_wrap(l, Py_XNewRef(PyDict_GetItemWithError(PyImport_GetModuleDict(), full))) : NULL;
     if (!v && !PyErr_Occurred()) {
       PyObject *file = PyModule_Check(m) ? PyModule_GetFilenameObject(m) : NULL;
-      if (!file) PyErr_Clear();
+      if (!file) mg_clear_as_no();
       PyErr_Format(PyExc_ImportError,
                    file ? "cannot import name %R from %R (%S)"
                         : "cannot import name %R from %R (unknown location)",

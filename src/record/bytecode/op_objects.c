@@ -265,7 +265,7 @@ static int ops_match_attr(MgLoop *l, PyObject *subject, PyObject *type, PyObject
   PyObject *v = loop_getattr(l, subject, name);
   if (!v) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
-    PyErr_Clear();
+    mg_clear_if(PyExc_AttributeError);
     return 0;
   }
   int rc = PyList_Append(attrs, v);
@@ -293,7 +293,7 @@ static PyObject *ops_match_class(MgLoop *l, PyObject *subject, PyObject *type, P
     margs = loop_getattr(l, type, name);
     if (!margs) {
       if (!PyErr_ExceptionMatches(PyExc_AttributeError)) goto done;
-      PyErr_Clear();
+      mg_clear_if(PyExc_AttributeError);
       if (!(margs = PyTuple_New(0))) goto done;
       self = ops_match_self((PyTypeObject *)type);
     }

@@ -5,6 +5,7 @@
 #include "host/python/decode.h"
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
+#include "host/python/pyobject.h"
 #include "record/bytecode/eval_loop.h"
 #include "record/core/capture.h"
 #include "record/core/identity.h"
@@ -21,7 +22,7 @@ static MgStep var_name_error(PyObject *type, const char *fmt, PyObject *name) {
   PyObject *t, *e, *tb;
   PyErr_Fetch(&t, &e, &tb);
   PyErr_NormalizeException(&t, &e, &tb);
-  if (e && PyObject_SetAttrString(e, "name", name)) PyErr_Clear();
+  if (e && PyObject_SetAttrString(e, "name", name)) PyErr_Clear(); /* the error goes without the name */
   PyErr_Restore(t, e, tb);
   return STEP_error;
 }
@@ -47,7 +48,7 @@ static int var_load_for_item(MgLoop *l, int i) {
       !PyLong_CheckExact(CO_CONST(index->arg)))
     return 0;
   Py_ssize_t n = PyTuple_GET_SIZE(v), k = PyLong_AsSsize_t(CO_CONST(index->arg));
-  if (k == -1 && PyErr_Occurred()) return PyErr_Clear(), 0;
+  if (k == -1 && PyErr_Occurred()) return mg_clear_as_no(), 0;
   if (k < 0) k += n;
   if (k < 0 || k >= n) return 0;
   SrcRef src = mg_src_slot(l->outer->base + i);
@@ -209,7 +210,7 @@ static MgStep var_load_class_cell(MgLoop *l, PyObject *ns, int i, int drop) {
   PyObject *v = PyObject_GetItem(ns, var_slot_name(l, i));
   if (!v) {
     if (!PyErr_ExceptionMatches(PyExc_KeyError)) return STEP_error;
-    PyErr_Clear();
+    mg_clear_if(PyExc_KeyError);
     PyObject *cell = var_cell(l, i);
     if (!cell) return STEP_error;
     v = Py_XNewRef(PyCell_GET(cell));
@@ -269,7 +270,7 @@ static PyObject *var_global(MgLoop *l, PyObject *name) {
   PyObject *v =
       exact ? Py_XNewRef(PyDict_GetItemWithError(l->v.globals, name)) : PyObject_GetItem(l->v.globals, name);
   if (v) return v;
-  if (!exact && PyErr_ExceptionMatches(PyExc_KeyError)) PyErr_Clear();
+  if (!exact) mg_clear_if(PyExc_KeyError);
   if (PyErr_Occurred()) return NULL;
   if (PyDict_CheckExact(l->v.builtins)) {
     v = PyDict_GetItemWithError(l->v.builtins, name);
@@ -277,7 +278,7 @@ static PyObject *var_global(MgLoop *l, PyObject *name) {
   } else {
     v = PyObject_GetItem(l->v.builtins, name);
     if (v) return v;
-    if (PyErr_ExceptionMatches(PyExc_KeyError)) PyErr_Clear();
+    mg_clear_if(PyExc_KeyError);
   }
   if (!PyErr_Occurred()) var_name_error(PyExc_NameError, "name '%U' is not defined", name);
   return NULL;
@@ -310,7 +311,7 @@ static MgStep var_load_name(MgLoop *l, PyObject *ns, PyObject *name, int drop) {
   PyObject *v = ns ? PyObject_GetItem(ns, name) : NULL;
   if (!v && PyErr_Occurred()) {
     if (!PyErr_ExceptionMatches(PyExc_KeyError)) return STEP_error;
-    PyErr_Clear();
+    mg_clear_if(PyExc_KeyError);
   }
   return loop_result(l, drop, v ? v : var_global(l, name));
 }
@@ -352,7 +353,7 @@ MgStep mg_op_SETUP_ANNOTATIONS(MgLoop *l, const MgInstr *in) {
   have = PyObject_GetItem(l->v.locals, name);
   if (!have) {
     if (!PyErr_ExceptionMatches(PyExc_KeyError)) goto done;
-    PyErr_Clear();
+    mg_clear_if(PyExc_KeyError);
     fresh = PyDict_New();
     if (!fresh || PyObject_SetItem(l->v.locals, name, fresh)) goto done;
   }

@@ -54,7 +54,7 @@ static PyObject *call_as_tensor(const MgCall *c, PyObject *t) {
 /* r, or a break that names the call, unless the recording has ended with another. */
 static PyObject *call_or_break(PyObject *r, const char *name) {
   if (r || mg_rec->abort) return r;
-  PyErr_Clear();
+  PyErr_Clear(); /* the break names the call */
   return mg_rec_break(BK_numpy, "%s of NumPy arrays", name);
 }
 

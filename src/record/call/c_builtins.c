@@ -223,7 +223,7 @@ static PyObject *builtin_default_state(PyObject *o, PyObject *names) {
   for (Py_ssize_t i = 0; slots && i < n; i++) {
     PyObject *name = PyList_GET_ITEM(names, i), *v = mg_rec_getattr(o, name);
     bool unset = !v && PyErr_ExceptionMatches(PyExc_AttributeError);
-    if (unset) PyErr_Clear();
+    if (unset) mg_clear_if(PyExc_AttributeError);
     else if (!v || PyDict_SetItem(slots, name, v)) Py_CLEAR(slots);
     Py_XDECREF(v);
   }
@@ -248,7 +248,7 @@ static PyObject *builtin_reduce_old(PyObject *o, PyObject *proto) {
 static bool builtin_has_python(PyObject *o, const char *name) {
   PyObject *d = PyObject_GetAttrString((PyObject *)Py_TYPE(o), name);
   bool yes = d && Py_TYPE(d) == &PyFunction_Type;
-  if (!d) PyErr_Clear();
+  if (!d) mg_clear_as_no();
   Py_XDECREF(d);
   return yes;
 }
@@ -479,7 +479,7 @@ static bool builtin_cache_keeps_none(PyObject *f) {
 /* A cached function of torch or of the standard library, which does not look at the program's tensors. */
 static bool builtin_is_library(PyObject *cached) {
   PyObject *f = PyObject_GetAttr(cached, mg_names.wrapped);
-  if (!f) PyErr_Clear();
+  if (!f) mg_clear_as_no();
   bool yes = f && PyFunction_Check(f) && mg_skip_compile((PyCodeObject *)PyFunction_GET_CODE(f));
   Py_XDECREF(f);
   return yes;

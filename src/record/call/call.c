@@ -152,7 +152,7 @@ static PyObject *call_getattr(const MgCall *c, bool only_has) {
     Py_RETURN_TRUE;
   }
   if ((!only_has && c->n < 3) || mg_rec->abort || !PyErr_ExceptionMatches(PyExc_AttributeError)) return NULL;
-  PyErr_Clear();
+  mg_clear_if(PyExc_AttributeError);
   return only_has ? Py_NewRef(Py_False) : Py_NewRef(c->arg[2]);
 }
 

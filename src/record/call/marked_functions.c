@@ -36,7 +36,7 @@ static PyObject *marked_ids(PyObject **cache, const char *name) {
   }
   PyObject *ids = *cache ? PyObject_GetAttrString(*cache, "function_ids") : NULL;
   if (ids && (!PyAnySet_Check(ids) || !PySet_GET_SIZE(ids))) Py_CLEAR(ids);
-  PyErr_Clear();
+  mg_clear_as_no();
   return ids;
 }
 
@@ -44,7 +44,7 @@ static bool marked_has_id(PyObject *ids, PyObject *fn) {
   PyObject *id = PyLong_FromVoidPtr(mg_older_orig(fn));
   bool yes = id && PySet_Contains(ids, id) > 0;
   Py_XDECREF(id);
-  PyErr_Clear();
+  mg_clear_as_no();
   return yes;
 }
 
@@ -324,7 +324,7 @@ static PyObject *marked_substitute(PyObject *f) {
   PyObject *id = PyLong_FromVoidPtr(mg_older_orig(f)),
            *row = id ? PyDict_GetItemWithError(marked_substitutes, id) : NULL;
   Py_XDECREF(id);
-  PyErr_Clear();
+  mg_clear_as_no();
   return row ? PyTuple_GET_ITEM(row, 1) : NULL;
 }
 
@@ -363,7 +363,7 @@ bool mg_rec_marked(PyObject *fn, PyObject *self, PyObject *const *arg, size_t na
     *out = marked_call(orig, self, arg, nargsf, kwnames);
     return true;
   }
-  PyErr_Clear();
+  PyErr_Clear(); /* no marks */
   return false;
 }
 

@@ -14,7 +14,7 @@ static bool numbers_stands_for_one(PyObject *o) {
   const MgGraph *g = mg_rec->g;
   ValRef val = mg_standin_val(o);
   PyObject *grad = val && !mg_val(g, val)->ndim ? PyObject_GetAttrString(o, "requires_grad") : NULL;
-  PyErr_Clear();
+  mg_clear_as_no();
   Py_XDECREF(grad);
   return grad == Py_False;
 }

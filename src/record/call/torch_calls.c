@@ -337,7 +337,7 @@ PyObject *mg_call_script(const MgCall *c) {
            *f = name ? mg_rec_getattr(c->f, name) : NULL;
   Py_XDECREF(name);
   if (!f && !mg_rec->abort && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-    PyErr_Clear();
+    mg_clear_if(PyExc_AttributeError);
     return mg_call_unknown(c);
   }
   PyObject *r = f ? mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
@@ -397,7 +397,7 @@ ValRef mg_call_out(const MgCall *c) {
 static bool torch_is_leaf(PyObject *x) {
   PyObject *leaf = PyObject_GetAttrString(x, "is_leaf");
   Py_XDECREF(leaf);
-  PyErr_Clear();
+  mg_clear_as_no();
   return leaf != Py_False;
 }
 
@@ -432,7 +432,7 @@ PyObject *mg_call_exact(const MgCall *c) {
   if (!PyErr_ExceptionMatches(PyExc_TypeError)) return NULL;
   for (Py_ssize_t i = 0; i < c->n; i++) any |= mg_symfloat_is(c->arg[i]);
   if (!any) return NULL;
-  PyErr_Clear();
+  mg_clear_if(PyExc_TypeError);
   if (c->n > 16 && !(arg = mg_malloc(sizeof *arg * (size_t)c->n))) return PyErr_NoMemory();
   for (; done < c->n; done++) {
     PyObject *o = c->arg[done];

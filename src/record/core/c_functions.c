@@ -25,7 +25,7 @@ static void policy_type_name(PyTypeObject *t, char *buf, size_t n) {
   const char *s = m && PyUnicode_Check(m) ? PyUnicode_AsUTF8(m) : NULL;
   snprintf(buf, n, "%s.%s", s ? s : "?",
            strrchr(t->tp_name, '.') ? strrchr(t->tp_name, '.') + 1 : t->tp_name);
-  PyErr_Clear();
+  mg_clear_shown();
 }
 
 /* The class whose method table holds def: methods are listed with the class that
@@ -59,7 +59,7 @@ static bool policy_identify(PyObject *f, char *owner, size_t n, const char **nam
       PyTypeObject *b = policy_definer(Py_TYPE(s), c->m_ml);
       policy_type_name(b ? b : Py_TYPE(s), owner, n);
     } else snprintf(owner, n, "%s", m && PyUnicode_Check(m) ? PyUnicode_AsUTF8(m) : "?");
-    PyErr_Clear();
+    mg_clear_shown();
     return true;
   }
   PyDescrObject *d = NULL;
@@ -154,7 +154,7 @@ static bool policy_names_node(PyObject *f) {
     Py_XDECREF(t);
     Py_XDECREF(m);
     Py_XDECREF(c);
-    PyErr_Clear();
+    mg_clear_as_no();
   }
   return name && ((PyCFunctionObject *)f)->m_ml->ml_meth == name;
 }

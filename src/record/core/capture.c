@@ -1,6 +1,7 @@
 /* The tensor side of a recording, as data: inputs, stand-ins, what torch's state was. */
 #include "record/core/capture.h"
 #include "host/python/names.h"
+#include "host/python/pyobject.h"
 #include "record/core/recording.h"
 
 PyTypeObject *mg_standin_type;
@@ -30,7 +31,7 @@ bool mg_standin_transformed(PyObject *o) {
   if (f) ask = PyObject_GetAttrString(f, "is_functorch_wrapped_tensor");
   if (ask) r = PyObject_CallOneArg(ask, o);
   bool yes = r == Py_True;
-  if (!r) PyErr_Clear();
+  if (!r) mg_clear_as_no();
   Py_XDECREF(f);
   Py_XDECREF(r);
   return yes;
@@ -50,7 +51,7 @@ bool mg_standin_transform_is_older(PyObject *o) {
     if (!o) break;
   }
   bool ours = o && mg_standin_check(o);
-  if (!inner || !o) PyErr_Clear();
+  if (!inner || !o) mg_clear_as_no();
   Py_XDECREF(o);
   return !ours;
 }

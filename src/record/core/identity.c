@@ -17,7 +17,7 @@ void mg_fresh(PyObject *o) {
   if (!mg_rec || !o) return;
   MgIdent *d = mg_rec->ident;
   if ((PyGen_Check(o) || PyCoro_CheckExact(o)) && ident_add_generator(d, o)) {
-    PyErr_Clear();
+    PyErr_Clear(); /* guards->failed says it */
     mg_rec->guards->failed = true;
     return;
   }
@@ -28,7 +28,7 @@ void mg_fresh(PyObject *o) {
   }
   if (mg_map_getp(&d->fresh, o) != MG_MAP_NONE) return;
   if (PyList_Append(d->keep, o) || mg_map_putp(&d->fresh, o, 1) != MG_OK) {
-    PyErr_Clear();
+    PyErr_Clear();                 /* guards->failed says it */
     mg_rec->guards->failed = true; /* the recording is given up when it is sealed */
   }
 }

@@ -26,7 +26,7 @@ PyObject *mg_rec_break(MgBreakCode code, const char *fmt, ...) {
     r->npath = mg_loop_path(r, r->path);
     r->abort = true;
   }
-  PyErr_Clear();
+  PyErr_Clear(); /* the break replaces it */
   PyErr_SetString(MgBreakError, r ? r->reason : "graph break outside of a recording");
   return NULL;
 }

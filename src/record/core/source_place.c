@@ -17,7 +17,8 @@
 static PyObject *place_files; /* name of a file -> the same object */
 
 static const char *place_file(PyCodeObject *co) {
-  if (!place_files && !(place_files = PyDict_New())) return PyErr_Clear(), NULL;
+  if (!place_files && !(place_files = PyDict_New()))
+    return PyErr_Clear(), NULL; /* out of memory: the place is only shown */
   PyObject *kept = PyDict_GetItem(place_files, co->co_filename);
   if (!kept) kept = PyDict_SetDefault(place_files, co->co_filename, co->co_filename);
   const char *name = kept ? PyUnicode_AsUTF8(kept) : NULL;

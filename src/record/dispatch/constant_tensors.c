@@ -5,6 +5,7 @@
 #include "entry/launch/graph_interp.h"
 #include "entry/launch/op_call.h"
 #include "entry/launch/trace.h"
+#include "host/python/pyobject.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
 #include "record/core/source_place.h"
@@ -88,7 +89,7 @@ static PyObject *constval_compute(MgCapture *cap, ValRef v, int *budget) {
     Py_XDECREF(in[i]);
     Py_XDECREF(out[i]);
   }
-  PyErr_Clear();
+  mg_clear_as_no();
   return r;
 }
 

@@ -2,6 +2,7 @@
 #include "record/dispatch/data_shapes.h"
 #include "entry/guard/source_kinds.h"
 #include "entry/launch/trace.h"
+#include "host/python/pyobject.h"
 #include "host/torch/literals.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
@@ -439,7 +440,7 @@ static int data_try(Data *d, const MgFrontOp *fo, int round) {
     cap->sizes.probe = NULL;
     Py_XDECREF(none);
     if (rc && d->r->abort) return -1;
-    if (rc) return PyErr_Clear(), DATA_try;
+    if (rc) return mg_clear_for_another_way(), DATA_try;
     if (cap->sizes.inputs && cap->sizes.asked) return DATA_try;
     MgNode *node = mg_node(d->g, d->n);
     if (k && n != node->nout) return DATA_try;
@@ -499,6 +500,6 @@ bool mg_symdata_twice(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   s->inputs = true;
   for (int round = 0; rc == DATA_try && round < 3 && !r->abort; round++) rc = data_try(&d, fo, round);
   s->inputs = false;
-  if (rc && !r->abort) PyErr_Clear();
+  if (rc && !r->abort) mg_clear_for_another_way();
   return !rc;
 }

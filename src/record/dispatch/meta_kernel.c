@@ -194,7 +194,7 @@ static PyObject *metainfer_decomposition(PyObject *func) {
   Py_XDECREF(m);
   Py_XDECREF(kernel);
   Py_XDECREF(parts);
-  PyErr_Clear();
+  mg_clear_as_no();
   return f ? f : func;
 }
 
@@ -303,14 +303,14 @@ static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
       metainfer_kernel_raises(r, fo, n, has_tensor);
     return NULL;
   }
-  PyErr_Clear();
+  mg_clear_if(PyExc_NotImplementedError);
   if (!op->nret) Py_RETURN_NONE; /* nothing to infer */
   if (r->cap->sizes.inputs)
     return PyErr_Format(PyExc_RuntimeError, "magneto: %s has no meta kernel", op->full);
   if (!op->effect && !op->is_view && metainfer_may_run(r, n, MG_TUNE_KERNEL_TRIED) &&
       (res = metainfer_try(r, fo, n, has_tensor, true)))
     return res;
-  PyErr_Clear();
+  mg_clear_for_another_way();
   return mg_rec_break(BK_no_shape_rule, "%s has no meta kernel", op->full);
 }
 

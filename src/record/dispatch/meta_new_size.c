@@ -50,7 +50,7 @@ static PyObject *fake_kernel(const MgOp *op) {
   Py_XDECREF(entry);
   Py_XDECREF(holder);
   if (kernel == Py_None) Py_CLEAR(kernel);
-  PyErr_Clear();
+  mg_clear_as_no();
   return kernel;
 }
 

@@ -5,6 +5,7 @@
  * (exec_sizes.c), so that graphs for custom back ends, where nobody asks, cannot have them. */
 #include "record/dispatch/meta_symbolic.h"
 #include "entry/launch/trace.h"
+#include "host/python/pyobject.h"
 #include "host/torch/literals.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
@@ -43,7 +44,7 @@ static bool follow_agrees(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   bool same = rc || by_numbers.nout == by_symbols.nout;
   for (int i = 0; !rc && same && i < by_numbers.nout; i++)
     same = follow_same(r, by_symbols.out[i], by_numbers.out[i]);
-  if (rc) PyErr_Clear();
+  if (rc) mg_clear_for_another_way();
   mg_node(r->g, n)->out = by_symbols.out;
   mg_node(r->g, n)->nout = by_symbols.nout;
   return same && env;
@@ -53,7 +54,7 @@ static bool follow_by_symbols(MgRec *r, const MgFrontOp *fo, NodeRef n, bool exa
   MgRetry retry = r->retry;
   if (!mg_metainfer_symbolic(r, fo, n, exact, pyret) && !r->abort && follow_agrees(r, fo, n)) return true;
   Py_CLEAR(*pyret);
-  PyErr_Clear();
+  mg_clear_for_another_way();
   mg_retry_forget(r, retry, RETRY_sizes); /* the kernel was only tried */
   r->abort = false;
   return false;

@@ -42,7 +42,7 @@ static PyObject *raises_generator(PyObject *manager, PyCodeObject *exit) {
 static const MgCode *raises_code(PyCodeObject *co) {
   MgCodeInfo *info = mg_code_info(co);
   const MgCode *code = info ? mg_code_decoded(info, co) : NULL;
-  if (!code) PyErr_Clear();
+  if (!code) mg_clear_as_no();
   return code;
 }
 
@@ -111,7 +111,7 @@ static bool raises_is_base(PyObject *class) {
     PyObject *m = mg_import("torch._C");
     linalg = m ? PyObject_GetAttrString(m, "_LinAlgError") : NULL;
     Py_XDECREF(m);
-    if (!linalg) PyErr_Clear();
+    if (!linalg) mg_clear_as_no();
   }
   return !linalg || !PyType_Check(linalg) || PyType_IsSubtype((PyTypeObject *)linalg, (PyTypeObject *)class);
 }

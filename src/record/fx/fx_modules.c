@@ -112,7 +112,7 @@ static bool fxstate_exit_mode(PyObject *m, bool *mode) {
   bool known = before && PyBool_Check(before); /* inference_mode has none */
   if (known) *mode = before == Py_True;
   Py_XDECREF(before);
-  PyErr_Clear();
+  mg_clear_as_no();
   return known;
 }
 

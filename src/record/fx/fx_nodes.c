@@ -349,7 +349,7 @@ static int fx_target(PyObject *func, Py_ssize_t nargs, bool has_kwargs, const ch
       return *target ? 0 : -1;
     }
   method = PyObject_GetAttr((PyObject *)mg_torch.tensor, name);
-  if (!method) PyErr_Clear();
+  if (!method) mg_clear_as_no();
   if (method == func && nargs > 0) {
     *kind = "call_method";
     *target = Py_NewRef(name);
@@ -684,7 +684,7 @@ bool mg_fx_shows(MgCapture *cap, const ValRef *out, int n) {
   fx_look_for_writes(cap);
   for (int i = 0; i < n && !cap->fx->incomplete; i++)
     if (!mg_fx_of_val(cap, out[i])) {
-      PyErr_Clear();
+      PyErr_Clear(); /* incomplete says it */
       return false;
     }
   return !cap->fx->incomplete;

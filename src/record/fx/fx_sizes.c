@@ -19,7 +19,7 @@ static PyObject *fxsize_called(PyObject *f) {
   snprintf(name, sizeof name, "_sym_%s", ((PyCFunctionObject *)f)->m_ml->ml_name);
   PyObject *torch = mg_import("torch"), *known = torch ? PyObject_GetAttrString(torch, name) : NULL;
   Py_XDECREF(torch);
-  if (!known && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
+  if (!known) mg_clear_if(PyExc_AttributeError);
   return known || PyErr_Occurred() ? known : Py_NewRef(f);
 }
 
@@ -84,7 +84,7 @@ static bool fxsize_computed(const MgCapture *cap, SrcRef src) {
 bool mg_fx_computes(const MgCapture *cap, SrcRef src, PyObject *f) {
   PyObject *target = fxsize_known(cap, src) ? fxsize_function(CALC_call, f) : NULL;
   Py_XDECREF(target);
-  PyErr_Clear();
+  mg_clear_as_no();
   return target;
 }
 
@@ -156,6 +156,6 @@ bool mg_fx_calls(const MgCapture *cap) {
     Py_XDECREF(op);
     if (call) return true;
   }
-  PyErr_Clear();
+  mg_clear_as_no();
   return false;
 }

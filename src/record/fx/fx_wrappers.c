@@ -19,7 +19,7 @@ PyObject *mg_marked_fields(PyObject *o) {
                !_PyType_Lookup(Py_TYPE(o), mg_names.post_init);
   Py_XDECREF(frozen);
   Py_XDECREF(init);
-  if (!plain) return PyErr_Clear(), NULL;
+  if (!plain) return mg_clear_as_no(), NULL;
   if (!(lib = mg_import("dataclasses"))) return NULL;
   all = PyObject_CallMethod(lib, "fields", "O", Py_TYPE(o));
   kw = all ? PyDict_New() : NULL;
@@ -120,7 +120,7 @@ static bool wrapper_is_symbol(PyObject *o) {
     PyObject *torch = mg_import("torch");
     type = torch ? (PyTypeObject *)PyObject_GetAttrString(torch, "SymInt") : NULL;
     Py_XDECREF(torch);
-    PyErr_Clear();
+    mg_clear_as_no();
   }
   return Py_TYPE(o) == type;
 }
@@ -140,7 +140,7 @@ PyObject *mg_wrapper_with_size(MgCapture *cap, PyObject *number, Py_ssize_t *dim
     }
     Py_XDECREF(size);
   }
-  PyErr_Clear();
+  mg_clear_as_no();
   mg_wrapper_leave(&glue, NULL);
   return found;
 }

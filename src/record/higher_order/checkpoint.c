@@ -6,6 +6,7 @@
 #include "entry/run/snapshot_run.h"
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
+#include "host/python/pyobject.h"
 #include "host/torch/tensor_facts.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
@@ -30,7 +31,7 @@ static bool checkpoint_known_context(PyObject *f) {
   if (Py_TYPE(f) != mg_torch.partial) return false;
   PyObject *inner = PyObject_GetAttr(f, mg_names.func);
   Py_XDECREF(inner);
-  PyErr_Clear();
+  mg_clear_as_no();
   return inner == mg_torch.checkpoint_selective;
 }
 

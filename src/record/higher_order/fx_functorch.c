@@ -51,7 +51,7 @@ static bool fxfunc_is(PyObject *f) {
     PyObject *m = mg_import(fxfunc_rows[i].module);
     if (m) fxfunc_learn(m, fxfunc_rows[i].names);
     Py_XDECREF(m);
-    PyErr_Clear();
+    mg_clear_as_no();
   }
   done = true;
   return mg_map_getp(&fxfunc_known, f) != MG_MAP_NONE;

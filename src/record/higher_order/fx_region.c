@@ -7,6 +7,7 @@
 #include "entry/run/snapshot_run.h"
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
+#include "host/python/pyobject.h"
 #include "host/torch/tensor_facts.h"
 #include "record/core/capture.h"
 #include "record/core/ops.h"
@@ -80,7 +81,7 @@ static bool region_is_plain(MgRec *r, MgFxRegion *g, PyObject *leaves, const MgF
   if (hop->apart && region_shares(r->g, g->first, leaves)) return false;
   MgSnapshot *after = mg_snapshot_build(NULL, 0, NULL, Py_None);
   bool plain = after && mg_snapshot_same(g->before, after);
-  if (!after) PyErr_Clear();
+  if (!after) mg_clear_as_no();
   mg_snapshot_free(after);
   return plain;
 }
@@ -191,7 +192,7 @@ static const char *region_prefix(const MgFxHop *hop) {
   bool wraps = !s || strstr(s, "wrap") == s || strstr(s, "checkpoint");
   if (hop->apart) snprintf(prefix, sizeof prefix, "subgraph_");
   else snprintf(prefix, sizeof prefix, "%.15s_body_", wraps ? "wrap" : s);
-  if (!s) PyErr_Clear();
+  if (!s) mg_clear_as_no();
   Py_XDECREF(name);
   return prefix;
 }

@@ -48,7 +48,7 @@ static bool higher_is_batched(PyObject *o) {
   bool batched = yes == Py_True;
   Py_XDECREF(m);
   Py_XDECREF(yes);
-  PyErr_Clear();
+  mg_clear_as_no();
   return batched;
 }
 
@@ -88,7 +88,7 @@ static bool higher_is_base(PyObject *op) {
   PyObject *m = base ? NULL : PyImport_GetModule(mg_names.base_hop);
   if (m) base = PyObject_GetAttrString(m, "BaseHOP");
   Py_XDECREF(m);
-  PyErr_Clear();
+  mg_clear_as_no();
   if (!base || !PyObject_TypeCheck(op, (PyTypeObject *)base)) return false;
   return _PyType_Lookup(Py_TYPE(op), mg_names.call_composite) ==
          _PyType_Lookup((PyTypeObject *)base, mg_names.call_composite);

@@ -277,7 +277,7 @@ bool mg_part_alike(const MgGraph *g, const MgPart *a, const MgPart *b) {
   bool same =
       a->nout == b->nout && !a->ints == !b->ints && PyObject_RichCompareBool(a->spec, b->spec, Py_EQ) == 1;
   if (same && a->ints) same = PyObject_RichCompareBool(a->ints, b->ints, Py_EQ) == 1;
-  PyErr_Clear();
+  mg_clear_as_no();
   for (uint32_t i = 0; same && i < a->nout; i++) {
     const MgVal *x = mg_val(g, a->out[i]), *y = mg_val(g, b->out[i]);
     same =

@@ -64,7 +64,7 @@ static int nd_add_module(const char *module, const char *names) {
 /* numpy.geterr, or, of NumPy 2, the function in C below it.  New. */
 static PyObject *nd_find_errors(PyObject *np) {
   PyObject *m = mg_import("numpy._core.umath"), *f = m ? PyObject_GetAttrString(m, "_get_extobj_dict") : NULL;
-  PyErr_Clear();
+  mg_clear_as_no();
   Py_XDECREF(m);
   return f ? f : PyObject_GetAttrString(np, "geterr");
 }

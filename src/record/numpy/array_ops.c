@@ -95,7 +95,7 @@ static int nd_dtype_of(PyObject *o) {
   int code = d ? mg_nd_torch_dtype(d) : -1;
   Py_XDECREF(np);
   Py_XDECREF(d);
-  PyErr_Clear();
+  mg_clear_as_no();
   return code;
 }
 
@@ -153,7 +153,7 @@ static PyObject *nd_root(PyObject *model) {
 static int nd_code(PyObject *model) {
   PyObject *dtype = PyObject_GetAttrString(model, "dtype");
   int code = dtype ? mg_nd_torch_dtype(dtype) : -1;
-  PyErr_Clear();
+  mg_clear_as_no();
   Py_XDECREF(dtype);
   return code;
 }
@@ -164,7 +164,7 @@ static bool nd_same_shape(const MgGraph *g, const MgVal *v, PyObject *model) {
   int64_t n;
   for (int i = 0; same && i < v->ndim; i++)
     same = mg_sym_settle(g->x, v->size[i], &n) && n == PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
-  PyErr_Clear();
+  mg_clear_as_no();
   Py_XDECREF(shape);
   return same;
 }
@@ -517,7 +517,7 @@ static PyObject *nd_give_up(const MgArrayOp *op, const char *why) {
   PyErr_Fetch(&t, &v, &tb);
   PyObject *text = !why && v ? PyObject_Str(v) : NULL;
   const char *said = why ? why : text ? PyUnicode_AsUTF8(text) : "not supported";
-  PyErr_Clear();
+  mg_clear_shown();
   mg_rec_break(BK_numpy, "numpy.%s: %s", op->name, said ? said : "not supported");
   Py_XDECREF(text);
   Py_XDECREF(t);

@@ -43,7 +43,7 @@ static bool draw_is_generator(PyObject *o) {
   if (strcmp(Py_TYPE(o)->tp_name, "Random")) return false;
   PyObject *t = draw_class();
   Py_XDECREF(t);
-  PyErr_Clear();
+  mg_clear_as_no();
   return (PyObject *)Py_TYPE(o) == t;
 }
 
@@ -295,7 +295,7 @@ bool mg_draw_numpy(const MgCall *c, PyObject **out) {
   PyObject *name = self && draw_is_numpys(self) ? PyObject_GetAttrString(fn, "__name__") : NULL;
   DrawKind kind = name && PyUnicode_Check(name) ? draw_numpy_kind(PyUnicode_AsUTF8(name)) : DRAW_no;
   Py_XDECREF(name);
-  PyErr_Clear();
+  mg_clear_as_no();
   bool by_system = kind == DRAW_change && (c->n == first || c->arg[first] == Py_None);
   bool can = kind != DRAW_no && !by_system && !mg_is_fresh(self);
   if (can) *out = draw_record(c, fn, self, first, kind);

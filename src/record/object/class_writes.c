@@ -68,7 +68,7 @@ static void class_unlist(MgIdent *d, PyTypeObject *t) {
     PyObject *list = b->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_map_getp(&d->fresh, b) == MG_MAP_NONE
                          ? (PyObject *)b->tp_subclasses
                          : NULL;
-    if (list && PyDict_DelItem(list, key)) PyErr_Clear();
+    if (list && PyDict_DelItem(list, key)) PyErr_Clear(); /* the class is not in the list */
   }
   Py_XDECREF(key);
 }

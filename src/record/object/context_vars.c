@@ -7,7 +7,7 @@ void mg_rec_context_undo(MgRec *r) {
   if (!r->ident || !r->ident->context) return;
   PyObject *et, *ev, *tb;
   PyErr_Fetch(&et, &ev, &tb);
-  if (PyContext_Exit(r->ident->context)) PyErr_Clear();
+  if (PyContext_Exit(r->ident->context)) PyErr_Clear(); /* left in another order: nothing to undo */
   Py_CLEAR(r->ident->context);
   PyErr_Restore(et, ev, tb);
 }

@@ -5,6 +5,7 @@
 #include "entry/guard/guard_add.h"
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
+#include "host/python/pyobject.h"
 #include "host/python/results.h"
 #include "record/core/capture.h"
 #include "record/core/identity.h"
@@ -247,6 +248,6 @@ PyObject *mg_array_index(PyObject *o) {
 
 PyObject *mg_loop_next(MgLoop *l, PyObject *it) {
   PyObject *v = l->rec ? mg_rec_next(it) : Py_TYPE(it)->tp_iternext(it);
-  if (!v && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_StopIteration)) PyErr_Clear();
+  if (!v && PyErr_Occurred()) mg_clear_if(PyExc_StopIteration);
   return v;
 }

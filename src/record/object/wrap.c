@@ -495,7 +495,8 @@ static int attr_link_dict(uint32_t at, PyObject *d) {
   e->attrs0 = Py_NewRef(o->pristine);
   e->full = true;
   while (writes && PyDict_Next(writes, &pos, &k, &x))
-    if (x == id->absent ? PyDict_DelItem(e->attrs, k) : PyDict_SetItem(e->attrs, k, x)) PyErr_Clear();
+    if (x == id->absent ? PyDict_DelItem(e->attrs, k) : PyDict_SetItem(e->attrs, k, x))
+      PyErr_Clear(); /* a deleted name is not there */
   Py_XDECREF(writes);
   return 0;
 }
@@ -591,7 +592,8 @@ PyObject *mg_older_dict(PyObject *o) {
   e->full = true;
   pos = 0;
   while (writes && PyDict_Next(writes, &pos, &k, &x))
-    if (x == id->absent ? PyDict_DelItem(full, k) : PyDict_SetItem(full, k, x)) PyErr_Clear();
+    if (x == id->absent ? PyDict_DelItem(full, k) : PyDict_SetItem(full, k, x))
+      PyErr_Clear(); /* a deleted name is not there */
   Py_XDECREF(writes);
   Py_DECREF(keys);
   /* Whoever holds the dict itself at the end of the segment gets the real one back. */

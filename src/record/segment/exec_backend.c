@@ -73,7 +73,7 @@ static void backend_failed(PyObject *backend) {
   if (tb) PyException_SetTraceback(v, tb);
   PyObject *m = mg_glue(GLUE_registry), *e = m ? PyObject_CallMethod(m, "failed", "OO", backend, v) : NULL;
   Py_XDECREF(m);
-  if (!e) PyErr_Clear();
+  if (!e) PyErr_Clear(); /* the back end's own exception is raised */
   if (e) {
     Py_SETREF(v, e);
     Py_SETREF(t, Py_NewRef((PyObject *)Py_TYPE(v)));

@@ -298,7 +298,7 @@ static bool sizes_torch_agrees(const MgExecSizes *s, SizesGraph *t, NodeRef n) {
   for (int i = 0; same && i < before.nout; i++)
     same = mg_graph_same(&t->g, before.out[i], mg_node(&t->g, n)->out[i]);
   Py_XDECREF(none);
-  PyErr_Clear();
+  mg_clear_as_no();
   mg_node(&t->g, n)->out = before.out;
   mg_node(&t->g, n)->nout = before.nout;
   return same;

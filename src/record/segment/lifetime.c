@@ -1,4 +1,5 @@
 /* Begin and end of a recording: objects. */
+#include "host/python/pyobject.h"
 #include "record/segment/lifetime.h"
 #include "entry/guard/guard_add.h"
 #include "entry/guard/guard_set.h"
@@ -23,7 +24,7 @@ static void ident_guard_default_device(MgGuards *g) {
   if (d && (now = PyDict_GetItemWithError(d, mg_names.current_device)))
     mg_guard_dict_key(g, d, NULL, mg_names.current_device, now, false);
   Py_XDECREF(m);
-  PyErr_Clear();
+  mg_clear_as_no();
 }
 
 /* Dual numbers carry a derivative that no guard of a tensor sees. */
@@ -32,7 +33,7 @@ static void ident_guard_forward_ad(MgGuards *g) {
   PyObject *now = d ? PyDict_GetItemWithError(d, mg_names.current_level) : NULL;
   if (now) mg_guard_dict_key(g, d, NULL, mg_names.current_level, now, false);
   Py_XDECREF(m);
-  PyErr_Clear();
+  mg_clear_as_no();
 }
 
 int mg_objects_begin(MgRec *r, const MgSlots *s) {
@@ -106,5 +107,5 @@ void mg_effects_undo(MgRec *r) {
   if (!r->guards) return;
   MgTorchState now;
   mg_state_read(&now);
-  if (mg_effect_apply(&now, &r->guards->state)) PyErr_Clear();
+  if (mg_effect_apply(&now, &r->guards->state)) PyErr_Clear(); /* no room to undo: nobody can be told here */
 }

@@ -17,7 +17,7 @@ static void procstate_restore(void) {
   procstate_gc = false;
   /* What failed for want of memory is tried again: a program that is told of a compiler
    * for ever goes other ways. */
-  for (int i = 0; i < 8 && procstate_set_flag(false); i++) PyErr_Clear();
+  for (int i = 0; i < 8 && procstate_set_flag(false); i++) PyErr_Clear(); /* MemoryError: tried again */
 }
 
 int mg_procstate_begin(bool compiling) {

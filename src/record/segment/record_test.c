@@ -109,7 +109,7 @@ static PyObject *rectest_run(PyObject *self, PyObject *args) {
   mg_standin_end(&r);
   mg_rec = NULL;
   if (r.abort) {
-    PyErr_Clear();
+    PyErr_Clear(); /* the result says it */
     res = Py_BuildValue("{s:s,s:s}", "break", mg_break_name(r.code), "reason", r.reason);
     goto done;
   }

@@ -3,6 +3,7 @@
  * In: a linked frame before an instruction.  Out: a new entry at its site, or the site marked as plain.
  * Invariants: the frame and torch's global state are as before, whatever happens; with MAGNETO_STRICT=1 every
  * stand-in is dead afterwards and the guards hold on the very frame that was recorded. */
+#include "host/python/pyobject.h"
 #include "record/segment/segment.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -36,7 +37,7 @@ static int segment_give_up(Segment *s) {
     bool ours = !PyErr_Occurred() || !s->cfg->backend || PyErr_ExceptionMatches(MgBreakError) ||
                 PyErr_ExceptionMatches(PyExc_MemoryError);
     if (ours && !(PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)))
-      return PyErr_Clear(), 1;
+      return PyErr_Clear(), 1;      /* the stop itself */
     s->frame[0].d->stopped = false; /* the handler has run, in a back end, and has raised */
     return -1;
   }
@@ -178,6 +179,6 @@ bool mg_stance_break_is_error(void) {
   bool on = v == Py_True;
   Py_XDECREF(name);
   Py_XDECREF(v);
-  PyErr_Clear();
+  mg_clear_as_no();
   return on;
 }

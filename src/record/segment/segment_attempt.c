@@ -2,6 +2,7 @@
  * In: the frames at its start, what is denied, where it has to end.  Out: Segment.entry, or what the next
  * attempt does otherwise. Invariants: the frames and torch's global state are as before; every stand-in is
  * dead. */
+#include "host/python/pyobject.h"
 #include "record/segment/segment_parts.h"
 #include <stdlib.h>
 #include "base/log.h"
@@ -97,7 +98,7 @@ static MgSnapshot *attempt_capture(Segment *s, Attempt *a, int *rc) {
 
 /* Torch is in a state that is never recorded. */
 static void attempt_refused(Segment *s, const MgRec *r) {
-  PyErr_Clear();
+  mg_clear_for_another_way();
   s->off = true;
   s->eager = r->cap && r->cap->modes_before > 0;
   s->why = (MgBreakCode)r->code;
@@ -136,7 +137,7 @@ static int attempt_build(Segment *s, Attempt *a, MgSnapshot *snap) {
   if (!mg_segment_make_entry(s, r, snap, &a->outer, &a->end)) return 0;
   bool again = mg_segment_retry_take(s, r, RETRY_WHEN_built) || mg_segment_retry_next(s, r);
   s->failed = !again;
-  if (again) PyErr_Clear();
+  if (again) mg_clear_for_another_way();
   return again ? 0 : -1;
 }
 

@@ -84,7 +84,7 @@ int mg_segment_clear_locals(Segment *s, MgRec *r, const MgOuter *o) {
   for (int i = 0; i < v->code->co_nlocalsplus; i++)
     if (i >= o->nslot || !o->untouched[i]) Py_CLEAR(v->slot[i]);
   mg_hook_mode = HOOK_off;
-  PyErr_Clear();
+  PyErr_Clear(); /* of finalizers; a break is in r->abort */
   return r->abort ? -1 : 0;
 }
 
@@ -142,7 +142,7 @@ int mg_segment_go_up(Segment *s, MgRec *r, MgOuter *o, const MgLoop *l) {
   mg_pyframe_set_lasti(up->f, call->next - 1);
   free(o->untouched);
   if (mg_segment_outer(s, o)) {
-    PyErr_Clear();
+    PyErr_Clear(); /* the break says it */
     mg_rec_break(BK_limit, "out of memory");
     return -1;
   }

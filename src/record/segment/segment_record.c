@@ -19,7 +19,8 @@ static PyMethodDef record_graph_def = {"graph_itself", (PyCFunction)(void *)reco
 
 static int record_want_graph(Segment *s) {
   static PyObject *backend; /* strong, process lifetime */
-  if (!backend && !(backend = PyCFunction_New(&record_graph_def, NULL))) return PyErr_Clear(), -1;
+  if (!backend && !(backend = PyCFunction_New(&record_graph_def, NULL)))
+    return PyErr_Clear(), -1; /* no room: the frame is not recorded */
   s->graph_cfg = *s->cfg;
   s->graph_cfg.backend = backend;
   s->need_fx = true;
@@ -93,7 +94,7 @@ MgSnapshot *mg_segment_record(Segment *s, MgRec *r, MgOuter *o, SegmentEnd *end)
   if (r->abort)
     mg_generators_end(r); /* frames of the traceback may hold the last reference to one, whose clean-up code
                              is not to run */
-  PyErr_Clear();
+  PyErr_Clear();          /* what stopped the loop is in r and l */
   bool retry = mg_segment_retry_next(s, r);
   MgSnapshot *snap = record_take_stopped(s, end);
   if (retry) {
@@ -107,7 +108,7 @@ MgSnapshot *mg_segment_record(Segment *s, MgRec *r, MgOuter *o, SegmentEnd *end)
       .unit = l.unit, .nslot = mg_pyframe_stacktop(s->frame[s->level].d->f), .is_ret = how == LOOP_leave};
   if (how == LOOP_stop && o->exc_depth) {
     mg_rec_break(BK_handler, "inside of an exception handler");
-    PyErr_Clear();
+    PyErr_Clear(); /* the break says it */
     mg_segment_place_break(s, r, o);
     return NULL;
   }
@@ -116,7 +117,7 @@ MgSnapshot *mg_segment_record(Segment *s, MgRec *r, MgOuter *o, SegmentEnd *end)
     return NULL;
   }
   snap = record_snapshot(s, o, &l, end);
-  PyErr_Clear();
+  PyErr_Clear(); /* without a snapshot the break says it */
   if (!snap) mg_segment_move_back(s, r, o->n);
   return snap;
 }

@@ -169,7 +169,7 @@ static PyObject *standin_insist(PyObject *f, const char *name, PyObject *arg) {
   for (int i = 0;; i++) {
     PyObject *r = name && !arg ? PyObject_CallMethod(f, name, NULL) : PyObject_CallOneArg(f, arg);
     if (r || i == 8 || !PyErr_ExceptionMatches(PyExc_MemoryError)) return r;
-    PyErr_Clear();
+    PyErr_Clear(); /* MemoryError: tried again */
   }
 }
 
@@ -195,7 +195,7 @@ static long standin_forward_level(void) {
   PyObject *m = PyImport_GetModule(mg_names.forward_ad),
            *r = m ? PyObject_GetAttr(m, mg_names.current_level) : NULL;
   long n = r ? PyLong_AsLong(r) : -1;
-  if (!r) PyErr_Clear();
+  if (!r) mg_clear_as_no();
   Py_XDECREF(m);
   Py_XDECREF(r);
   return n;
@@ -249,7 +249,7 @@ static int standin_ignore_hooks(bool on) {
       m ? PyObject_CallMethod(m, "_saved_tensors_hooks_set_tracing", "O", on ? Py_True : Py_False) : NULL;
   int was = r ? PyObject_IsTrue(r) : -1;
   if (!r && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-    PyErr_Clear();
+    PyErr_Clear(); /* a torch without this function */
     was = on;
   }
   Py_XDECREF(m);
@@ -352,21 +352,21 @@ static void standin_cut_cycles(MgRec *r) {
     if (i->self && PyList_Append(all, i->self)) break;
   for (Py_ssize_t i = 0; detach && i < PyList_GET_SIZE(all); i++) {
     Py_XDECREF(PyObject_CallMethod(grad, "__set__", "OO", PyList_GET_ITEM(all, i), Py_None));
-    PyErr_Clear();
+    PyErr_Clear();                                                    /* the next step works without */
     Py_XDECREF(PyObject_CallOneArg(detach, PyList_GET_ITEM(all, i))); /* views refuse ... */
-    PyErr_Clear();
+    PyErr_Clear();                                                    /* a view */
   }
   for (Py_ssize_t i = 0; detach && i < PyList_GET_SIZE(all);
        i++) { /* ... but find their history again, from their base, when that was written */
     enum { WRITTEN = 1 << 30 };
-    if (mg_facts_set_version(PyList_GET_ITEM(all, i), WRITTEN)) PyErr_Clear();
+    if (mg_facts_set_version(PyList_GET_ITEM(all, i), WRITTEN)) PyErr_Clear(); /* the version stays */
     Py_XDECREF(PyObject_GetAttrString(PyList_GET_ITEM(all, i), "grad_fn"));
-    PyErr_Clear();
+    PyErr_Clear(); /* only asking mattered */
   }
   Py_XDECREF(detach);
   Py_XDECREF(grad);
   Py_XDECREF(all);
-  PyErr_Clear();
+  PyErr_Clear(); /* no room for the list: less is undone */
 }
 
 int mg_standin_alive(MgRec *r) {

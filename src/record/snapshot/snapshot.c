@@ -347,7 +347,7 @@ static PyObject *snap_member(PyObject *o, PyObject *v) {
   if (m && m->type == T_OBJECT && !*(PyObject **)((char *)o + m->offset))
     return NULL; /* reads as None, and is not */
   PyObject *x = Py_TYPE(v)->tp_descr_get(v, o, (PyObject *)Py_TYPE(o));
-  if (!x) PyErr_Clear();
+  if (!x) mg_clear_as_no();
   return x;
 }
 
@@ -408,7 +408,7 @@ static uint32_t snap_struct_sequence(MgBuilder *b, PyObject *o) {
   if (args && PyTuple_Check(args)) Py_INCREF(args);
   else args = NULL;
   Py_XDECREF(r);
-  PyErr_Clear();
+  mg_clear_as_no();
   return args ? snap_remake(b, o, args) : mg_snap_refuse(o);
 }
 
@@ -508,7 +508,7 @@ static bool snap_defines(PyObject *o, const char *const *names, int n) {
   for (int i = 0; i < n; i++) {
     PyObject *d = PyObject_GetAttrString((PyObject *)Py_TYPE(o), names[i]);
     bool python = d && PyFunction_Check(d);
-    if (!d) PyErr_Clear();
+    if (!d) mg_clear_as_no();
     Py_XDECREF(d);
     if (python) return true;
   }
@@ -520,7 +520,7 @@ static bool snap_has_own(PyTypeObject *t, PyObject *name) {
   PyObject *own = PyObject_GetAttr((PyObject *)t, name),
            *any = PyObject_GetAttr((PyObject *)&PyBaseObject_Type, name);
   bool yes = own && any && own != any;
-  PyErr_Clear();
+  mg_clear_as_no();
   Py_XDECREF(own);
   Py_XDECREF(any);
   return yes;
@@ -607,7 +607,7 @@ static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
   PyObject *r = snap_reduced(o, base ? base : Py_TYPE(o));
   mg_rec_resume(pause);
   if (!r || !PyTuple_Check(r) || PyTuple_GET_SIZE(r) < 2 || PyList_Append(b->keep, r)) {
-    PyErr_Clear();
+    PyErr_Clear(); /* refused below */
     Py_XDECREF(r);
     return mg_snap_refuse(o);
   }
@@ -739,7 +739,7 @@ uint32_t mg_snap_build(MgBuilder *b, PyObject *o) {
   if (me != MG_MAP_NONE) return me;
   if (mg_rec->ids && !snap_meet_id(o)) return SNAP_FAIL;
   if (Py_EnterRecursiveCall(" while rebuilding objects")) { /* a very long chain of objects */
-    PyErr_Clear();
+    PyErr_Clear();                                          /* refused below */
     return mg_snap_refuse(o);
   }
   me = snap_build_new(b, o);

@@ -244,7 +244,7 @@ void mg_setting_undo(MgRec *r) {
     Py_XDECREF(level);
     Py_XDECREF(args);
     Py_XDECREF(x);
-    PyErr_Clear();
+    PyErr_Clear(); /* the level has ended already */
   }
   while (r->settings && PyDict_Next(r->settings, &pos, &key, &was)) {
     PyObject *action = setting_action(&setting_rows[PyLong_AsSize_t(key)], was);

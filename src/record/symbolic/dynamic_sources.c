@@ -55,7 +55,7 @@ bool mg_dynfloat_listed(SrcRef src, bool unbacked) {
   }
   mg_rec_resume(pause);
   mg_sb_free(&text);
-  PyErr_Clear();
+  mg_clear_as_no();
   bool yes = hit && hit != Py_None;
   Py_XDECREF(hit);
   return yes;
@@ -116,7 +116,7 @@ SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObj
 bool mg_dynfloat_knows(PyObject *name) { /* steals name */
   int has = name ? PySet_Contains(mg_rec->dyn, name) : -1;
   Py_XDECREF(name);
-  if (has < 0) PyErr_Clear();
+  if (has < 0) mg_clear_as_no();
   return has > 0;
 }
 

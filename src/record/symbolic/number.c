@@ -233,7 +233,7 @@ static PyObject *sym_host(MgCapture *cap, MgSymNode *x, PyObject *a, MgSymNode *
   if (known >= 0) return PyBool_FromLong(known);
   PyObject *hint = mg_source_compute(calc, x ? x->hint : a, y ? y->hint : b);
   if (!hint) { /* an exception belongs to these very numbers */
-    PyErr_Clear();
+    mg_clear_for_another_way();
     return sym_plain(a, b, calc);
   }
   SrcRef src = mg_source_calc(g, calc, x ? x->src : 0, y ? y->src : 0, x && y ? NULL : x ? b : a);

@@ -1,11 +1,12 @@
 /* See the header.  In: attributes that torch's functions leave on tensors, names of sources.  Out: marks. */
 #include "record/symbolic/size_marks.h"
+#include "host/python/pyobject.h"
 #include "record/symbolic/dynamic_sources.h"
 
 static bool mark_in(PyObject *dict, const char *name, PyObject *dim) {
   PyObject *set = PyDict_GetItemString(dict, name);
   int has = set && PyAnySet_Check(set) ? PySet_Contains(set, dim) : 0;
-  PyErr_Clear();
+  mg_clear_as_no();
   return has > 0;
 }
 
@@ -32,7 +33,7 @@ static void mark_bounds(PyObject *dict, PyObject *dim, int64_t *lo, int64_t *hi)
     Py_DECREF(r);
   }
   Py_XDECREF(it);
-  PyErr_Clear();
+  mg_clear_as_no();
 }
 
 MgSizeMark mg_symmark_dim(PyObject *tensor, SrcRef src, int k, int64_t *lo, int64_t *hi) {

@@ -312,7 +312,7 @@ static bool symsize_learned(const MgRec *r, SrcRef src, const char *what, int k)
   PyObject *n = r->dyn ? mg_symsize_name(r->guards, src, what, k) : NULL;
   int has = n ? PySet_Contains(r->dyn, n) : 0;
   Py_XDECREF(n);
-  PyErr_Clear();
+  mg_clear_as_no();
   return has > 0;
 }
 

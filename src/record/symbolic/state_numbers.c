@@ -6,6 +6,7 @@
 #include "entry/guard/guard_add.h"
 #include "entry/guard/source.h"
 #include "entry/launch/trace.h"
+#include "host/python/pyobject.h"
 #include "ir/graph/graph.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
@@ -138,7 +139,7 @@ static bool state_plain(Walk *w, const MgNode *n) {
     if (strcmp(n->op->param[i].name, "alpha")) continue;
     State s = state_operand(w, &n->arg[i], 0);
     bool one = s.hint && !s.src && PyFloat_AsDouble(s.hint) == 1;
-    PyErr_Clear();
+    mg_clear_as_no();
     state_drop(s);
     return one;
   }

@@ -4,6 +4,7 @@
 #include "record/symbolic/sym_node.h"
 #include "entry/guard/source.h"
 #include "host/python/hook_mode.h"
+#include "host/python/pyobject.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
 #include "record/symbolic/number.h"
@@ -49,7 +50,7 @@ static PyObject *symnode_text(PyObject *o, PyObject *unused) {
   PyObject *number = n->hint && n->src ? mg_symnode_number(n) : NULL,
            *text = number ? PyObject_Str(number) : NULL;
   Py_XDECREF(number);
-  if (!text) PyErr_Clear();
+  if (!text) mg_clear_shown();
   return text ? text : PyUnicode_FromString("<number>");
 }
 
@@ -65,13 +66,14 @@ PyObject *mg_symnode_getattr(PyObject *o, PyObject *name) {
   if (r || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
   if (!PyUnicode_CompareWithASCIIString(
           name, "shape_env")) { /* None: torch's guard_or_true asks for the answer itself */
-    PyErr_Clear();
+    mg_clear_if(PyExc_AttributeError);
     return Py_NewRef(symnode_late(o) || symnode_fixed(o) ? o : Py_None);
   }
   if (!PyUnicode_CompareWithASCIIString(name, "expr"))
-    return PyErr_Clear(), Py_NewRef(o); /* what the shape_env is asked about */
+    return mg_clear_if(PyExc_AttributeError), Py_NewRef(o); /* what the shape_env is asked about */
   if (!PyUnicode_CompareWithASCIIString(name, "_hint"))
-    return PyErr_Clear(), Py_NewRef(((MgSymNode *)o)->hint ? ((MgSymNode *)o)->hint : Py_None);
+    return mg_clear_if(PyExc_AttributeError),
+           Py_NewRef(((MgSymNode *)o)->hint ? ((MgSymNode *)o)->hint : Py_None);
   MgRec *before = mg_rec;
   if (((MgSymNode *)o)->cap) mg_rec = ((MgSymNode *)o)->cap->rec;
   if (((MgSymNode *)o)->src && mg_symsize_of((MgSymNode *)o))

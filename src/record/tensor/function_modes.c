@@ -1,5 +1,6 @@
 #include "record/tensor/function_modes.h"
 #include "host/python/hook_mode.h"
+#include "host/python/pyobject.h"
 #include "host/torch/function_stack.h"
 #include "record/core/call_args.h"
 #include "record/core/capture.h"
@@ -9,7 +10,7 @@
 bool mg_fmodes_on_top(MgRec *r) {
   Py_ssize_t n = mg_fmodes_depth();
   PyObject *top = n && r->cap ? mg_fmodes_at(n - 1) : NULL;
-  PyErr_Clear();
+  mg_clear_as_no();
   return top && !(r->want_fx && top == mg_fx_mode(r->cap));
 }
 
@@ -17,7 +18,7 @@ bool mg_fmodes_same(const MgCapture *cap, Py_ssize_t ours) {
   Py_ssize_t n = PyList_GET_SIZE(cap->fmodes);
   bool same = mg_fmodes_depth() == n + ours;
   for (Py_ssize_t i = 0; same && i < n; i++) same = mg_fmodes_at(i + ours) == PyList_GET_ITEM(cap->fmodes, i);
-  PyErr_Clear();
+  mg_clear_as_no();
   return same;
 }
 

@@ -90,12 +90,12 @@ PyObject *mg_backward_assigned_grad(PyObject *standin) {
                                                  : NULL; /* the program's handlers do not see it */
     Py_XDECREF(leaf);
     if (off) mg_context_exit(off);
-    PyErr_Clear();
+    PyErr_Clear(); /* no leaf: no gradient */
     if (leaf != Py_True) return NULL;
   }
   PyObject *grad = backward_get(standin);
   if (grad == Py_None) Py_CLEAR(grad);
-  PyErr_Clear();
+  PyErr_Clear(); /* no gradient */
   return grad;
 }
 

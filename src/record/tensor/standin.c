@@ -324,7 +324,7 @@ bool mg_standin_describe(MgGraph *g, PyObject *tensor, ValRef *out, const char *
 static bool standin_lazy_bit(PyObject *tensor, bool complex) {
   PyObject *r = PyObject_CallMethod(tensor, complex ? "is_conj" : "is_neg", NULL);
   bool on = r == Py_True;
-  if (!r) PyErr_Clear();
+  if (!r) mg_clear_as_no();
   Py_XDECREF(r);
   return on;
 }

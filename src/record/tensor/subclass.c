@@ -123,7 +123,7 @@ static bool subclass_own(PyTypeObject *c, PyTypeObject *than, const char *name) 
   PyObject *text = PyUnicode_InternFromString(name);
   bool own = !text || _PyType_Lookup(c, text) != _PyType_Lookup(than, text);
   Py_XDECREF(text);
-  PyErr_Clear();
+  mg_clear_as_no();
   return own;
 }
 

@@ -180,7 +180,7 @@ static PyObject *hook_traced(void) {
 
 void mg_tensorhook_watch(void) {
   PyObject *list = hook_traced();
-  if (!list || PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, NULL)) PyErr_Clear();
+  if (!list || PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, NULL)) PyErr_Clear(); /* the list stays as it was */
 }
 
 bool mg_tensorhook_traced(void) {

@@ -216,7 +216,7 @@ static bool wrapper_in_c(PyTypeObject *t) {
   if (m) type = (PyTypeObject *)PyObject_GetAttrString(m, "DTensor");
   Py_XDECREF(m);
   Py_XDECREF(name);
-  PyErr_Clear();
+  mg_clear_as_no();
   return type && t == type;
 }
 
