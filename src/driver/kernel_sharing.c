@@ -5,9 +5,9 @@
 #include <string.h>
 #include "back/emit/emit_llvm.h"
 #include "back/kernel/back.h"
+#include "tuning.h"
 
 #define SHARE_NUMBER "-0123456789"
-enum { SHARE_MOST = 48 }; /* numbers that a kernel loads: beyond, they would live on the stack */
 
 /* Appends the text up to its next mark; what follows the mark, or NULL at the end. */
 static const char *share_until_mark(const char *text, MgStrbuf *out) {
@@ -55,7 +55,7 @@ static uint32_t share_entries(const int64_t *v, uint32_t n, uint32_t nmark, uint
     uint32_t j = 0;
     while (j < nsize && !share_same(v, n, nmark, first[j], i)) j++;
     if (j == nsize) {
-      if (nsize == SHARE_MOST) return 0;
+      if (nsize == MG_TUNE_SHARE_NUMBERS) return 0;
       first[nsize++] = i;
     }
     entry[i] = j + 1;
@@ -138,7 +138,8 @@ static bool share_inverses(const char *text, const int64_t *v, uint32_t n, uint3
 }
 
 MgRc mg_share(MgCtx *c, const char *const *text, uint32_t n, MgStrbuf *out, int64_t **size, uint32_t *nsize) {
-  uint32_t nmark = share_numbers(text[0], NULL), first[2 * SHARE_MOST], inverse[SHARE_MOST] = {0};
+  uint32_t nmark = share_numbers(text[0], NULL), first[2 * MG_TUNE_SHARE_NUMBERS],
+           inverse[MG_TUNE_SHARE_NUMBERS] = {0};
   int64_t *v = mg_new(c, int64_t, (size_t)nmark * n + 1);
   uint32_t *entry = mg_new(c, uint32_t, nmark + 1);
   TRYP(v && entry);

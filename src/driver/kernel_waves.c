@@ -5,6 +5,7 @@
  * memory of the arena that was given to several buffers included. */
 #include "back/kernel/back.h"
 #include "back/kernel/loop_nest.h"
+#include "tuning.h"
 
 typedef struct Piece { /* arena memory that a kernel of the wave uses */
   uint64_t from, to;
@@ -19,8 +20,6 @@ typedef struct Wave {
   Piece *piece;
   uint32_t npiece, cap;
 } Wave;
-
-enum { WAVE_PIECES = 4096 }; /* looking through more would take longer than a barrier is worth */
 
 static bool kernel_writes(const MgKernel *k, BufRef b) {
   for (uint32_t i = 0; i < k->nloop; i++)
@@ -78,7 +77,7 @@ MgRc mg_planner_beside(MgSched *s, const MgFused *f, const MgMemPlan *m, bool *b
   TRYP(w.read && w.wrote);
   for (uint32_t i = 0; i < f->nstep; i++) {
     const MgKernel *k = f->step[i].kind == MS_kernel ? f->step[i].u.kernel : NULL;
-    beside[i] = k && i && f->step[i - 1].kind == MS_kernel && w.npiece < WAVE_PIECES && !meets(&w, k);
+    beside[i] = k && i && f->step[i - 1].kind == MS_kernel && w.npiece < MG_TUNE_WAVE_PIECES && !meets(&w, k);
     if (!beside[i]) w.number++, w.npiece = 0;
     if (k) TRY(join(&w, k));
   }

@@ -16,13 +16,9 @@
 #include "runtime/plan/plan_spec.h"
 #include "runtime/process/cpu.h"
 #include "runtime/process/torch_abi.h"
+#include "tuning.h"
 
 #define KERNEL_NAME "mg_kernel_00000000" /* placeholder, of the length of MG_KERNEL_NAME */
-enum {
-  KERNEL_MODULE_TEXT = 16384, /* bytes: tens of milliseconds of LLVM, which cannot be stopped in a module */
-  KERNEL_SHARE = 3,           /* so many kernels of one shape become one */
-  KERNEL_SLOW = 150           /* about a second of LLVM: worth a word on a terminal */
-};
 
 typedef struct KernelNew { /* a kernel that is not known yet */
   MgKey key, shape;
@@ -115,7 +111,7 @@ static MgRc kernel_share(KernelJob *j, uint32_t first, KernelNew **same, const c
   for (uint32_t i = first; i < j->ntodo; i++)
     if (mg_key_same(j->todo[i].shape, j->todo[first].shape))
       same[n] = &j->todo[i], text[n++] = j->todo[i].text;
-  if (n < KERNEL_SHARE) return MG_OK;
+  if (n < MG_TUNE_KERNEL_SHARE) return MG_OK;
   sb->len = 0;
   TRY(mg_share(j->s->c, text, n, sb, &size, &nsize));
   if (!nsize) return MG_OK;
@@ -159,7 +155,7 @@ static MgRc kernel_modules(KernelJob *j, unsigned nthread) {
   MgCtx *c = j->s->c;
   size_t len = 0;
   for (uint32_t i = 0; i < j->nmake; i++) len += j->make[i]->len;
-  size_t n = len / KERNEL_MODULE_TEXT;
+  size_t n = len / MG_TUNE_MODULE_TEXT;
   if (n < nthread) n = nthread;
   if (n > j->nmake) n = j->nmake;
   j->module = mg_new(c, MgStrbuf, n);
@@ -230,7 +226,7 @@ static MgRc kernel_compile(KernelJob *j, unsigned nthread) {
     j->key[i] = mg_artifact_key(t, j->module[i].len);
     if (!mg_artifact_load(MG_ART_object, j->key[i], &j->object[i])) from[n] = i, text[n++] = t;
   }
-  bool slow = n && j->nmake >= KERNEL_SLOW;
+  bool slow = n && j->nmake >= MG_TUNE_KERNEL_SLOW;
   if (slow) mg_log_progress("magneto: compiling %u kernels", j->nmake);
   MgRc rc = n ? mg_llvm_emit(c, text, n, nthread, made) : MG_OK;
   if (slow) mg_log_progress(NULL);

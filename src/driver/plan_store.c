@@ -19,11 +19,9 @@
 #include "runtime/code/disk_cache.h"
 #include "runtime/plan/plan_check.h"
 #include "runtime/process/torch_abi.h"
+#include "tuning.h"
 
-enum {
-  STORED_NODES = 24, /* graphs of fewer compile in no time */
-  STORED_ALIGN = 8
-};
+enum { STORED_ALIGN = 8 };
 
 typedef struct StoredHead {
   uint32_t ninput, nbuf, nstep, nfresh, nout, nslot, nsizeop, nblock, ncheck, nwritten, err;
@@ -67,7 +65,7 @@ bool mg_stored_key(const MgGraph *g, const MgOptions *o, MgKey *out) {
   for (NodeRef n = 1; n < g->nnode; n++) alive += !mg_node(g, n)->dead;
   size_t nbuild;
   const void *build = mg_artifact_build(&nbuild);
-  if (alive < STORED_NODES || g->early || !build || !mg_artifact_on()) return false;
+  if (alive < MG_TUNE_STORED_NODES || g->early || !build || !mg_artifact_on()) return false;
   MgStrbuf sb = {0};
   MgTarget t = mg_kernels_target();
   const int64_t say[] = {o->freeze, o->keep_layout, o->threads,   mg_abi_threads(), t.vector_bits, t.fma,

@@ -12,6 +12,7 @@
 #include "driver/size_facts.h"
 #include "ir/infer/infer.h"
 #include "runtime/plan/plan_spec.h"
+#include "tuning.h"
 
 typedef struct Planner {
   MgSched *s;
@@ -489,7 +490,6 @@ static MgRc planner_facts(Planner *p, const MgSizeFacts *facts) {
 
 /* A graph's results of library calls are copied for the caller: is that too much? */
 static bool planner_copies_much(const Planner *p) {
-  enum { MOST = 64 << 20 };
   int64_t all = 0, n;
   for (uint32_t i = 0; i < p->s->nout; i++) {
     const MgBuf *b = &p->s->buf[p->s->out[i].buf];
@@ -505,7 +505,7 @@ static bool planner_copies_much(const Planner *p) {
         all += n * mg_dtype_size((MgDtype)b->dtype);
     }
   }
-  return all > MOST || (p->s->g->nhidden && all > 0);
+  return all > MG_TUNE_COPIED_BYTES || (p->s->g->nhidden && all > 0);
 }
 
 MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext,

@@ -10,6 +10,7 @@
 #include "back/emit/emit_llvm.h"
 #include "back/emit/emit_llvm_priv.h"
 #include "base/assert.h"
+#include "tuning.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -462,19 +463,14 @@ static void emit_entry(Em *e) {
 
 /* Sums over rows of a matrix that no cache holds: a block of columns at a time, some rows of it side by side,
  * so that memory is read in long pieces; the accumulators of the block are on the stack. */
-enum {
-  STREAM_POINTS = 1 << 16,
-  STREAM_LEAST = 512, /* of a matrix, and of its columns: less is faster without */
-  STREAM_COLUMNS = 4096,
-  STREAM_ROWS = 8, /* of a block, and at a time */
-  STREAM_BLOCK = 2
-}; /* loop index of blocks; 0: column, 1: row */
+enum { STREAM_BLOCK = 2 }; /* loop index of blocks; 0: column, 1: row */
 
 static bool is_streamed(Em *e, const Group *g) {
   const MgLoop *l = &e->own[0];
   if (e->k->nloop != 1 || !g->wide || l->kind != ML_reduce || l->nouter != 1 || l->nred != 1) return false;
   int64_t rows = mg_sym_hint(e->x, l->range[1]), columns = mg_sym_hint(e->x, l->range[0]);
-  return rows >= 2 * STREAM_ROWS && columns >= STREAM_LEAST && rows * columns >= STREAM_POINTS;
+  return rows >= 2 * MG_TUNE_STREAM_ROWS && columns >= MG_TUNE_STREAM_LEAST &&
+         rows * columns >= MG_TUNE_STREAM_POINTS;
 }
 
 /* The accumulators of the columns at hand, in memory. */
@@ -516,7 +512,7 @@ static void stream_start(Em *e, Group *g, int dim, int u, const Stage *st) {
 /* Some rows of the columns at hand, added up as a tree. */
 static void stream_rows(Em *e, Group *g, int dim, int u, const Stage *st) {
   MgLoop *l = &e->own[0];
-  EmRef v[STREAM_ROWS], row = e->idx[1];
+  EmRef v[MG_TUNE_STREAM_ROWS], row = e->idx[1];
   int n = e->scope[row.level].step;
   for (int i = 0; i < n && !e->rc; i++) {
     if (i) {
@@ -548,22 +544,22 @@ static void emit_streamed(Em *e, Group *g, EmRef begin, EmRef end) {
   const MgLoop *l = &e->own[0];
   EmEntry in;
   mg_sb_printf(em_at(e, 0), "  %%stream = alloca %s, i64 %d, align 64\n", em_ty(acc_ty(e, l)),
-               STREAM_COLUMNS);
+               MG_TUNE_STREAM_COLUMNS);
   for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < 2 ? l->range[k] : 0);
   e->red_vec = true;
   g->wide = false;
-  em_loop_open(e, STREAM_BLOCK, begin, end, STREAM_COLUMNS, EM_RUN_loop, true, none);
+  em_loop_open(e, STREAM_BLOCK, begin, end, MG_TUNE_STREAM_COLUMNS, EM_RUN_loop, true, none);
   if (e->rc) return;
   em_loop_enter(e, EM_RUN_loop, &in);
   e->base_level = e->depth;
   EmRef lo = e->idx[STREAM_BLOCK];
   EmRef hi = em_arith(e, "$0 = icmp slt $t $a, $b\n$d = select i1 $0, $t $a, $t $b", OP_min,
-                      em_arith(e, "add $t $a, $b", OP_add, lo, em_int(e, STREAM_COLUMNS)), end);
+                      em_arith(e, "add $t $a, $b", OP_add, lo, em_int(e, MG_TUNE_STREAM_COLUMNS)), end);
   Walk w = {.e = e, .g = g, .dim = 0, .body = stream_start};
   run_range(&w, lo, hi, false);
   EmRef row = em_int(e, 0), rows = em_value(e, l->range[1], 1);
   w.body = stream_rows;
-  for (int step = STREAM_ROWS; step && !e->rc; step = step > 1 ? 1 : 0) {
+  for (int step = MG_TUNE_STREAM_ROWS; step && !e->rc; step = step > 1 ? 1 : 0) {
     EmEntry rows_in;
     EmRef stop = whole_part(e, row, rows, step);
     em_loop_open(e, 1, row, stop, step, EM_RUN_loop, true, none);

@@ -6,16 +6,7 @@
  * Invariant: a kernel with few of them is written as if this file did not exist. */
 #include "back/emit/emit_llvm_priv.h"
 #include <string.h>
-
-enum {
-  FUN_MANY = 8, /* in one kernel; a cell of an LSTM has five, GELU and its gradient two */
-  FUN_FEW = 3, /* the same where all of it takes the widest vectors and each function is called twice: it runs
-                  twice as fast */
-  FUN_CALLS =
-      8, /* of each function: packing so many numbers into vectors is as much code as a function of numbers */
-  FUN_LONG =
-      4096 /* points: what is left over behind the wide vectors takes less than a fiftieth of the time */
-};
+#include "tuning.h"
 
 void em_begin(Em *e, const MgKernel *k) {
   e->k = k;
@@ -72,9 +63,10 @@ void em_choose_functions(Em *e) {
     mg_ex_any(e->x, e->k->loop[i]->value, fun_count, &c);
   }
   e->nfun = 0;
-  e->apart = c.calls >= FUN_MANY || (c.calls >= FUN_FEW && c.calls >= 2 * c.ops && fun_is_wide(e));
-  e->fun_scalar = c.calls > FUN_CALLS * c.ops;
-  e->fun_long = e->k->nshared == 1 && mg_sym_hint(e->x, e->k->outer) >= FUN_LONG;
+  e->apart =
+      c.calls >= MG_TUNE_FUN_MANY || (c.calls >= MG_TUNE_FUN_FEW && c.calls >= 2 * c.ops && fun_is_wide(e));
+  e->fun_scalar = c.calls > MG_TUNE_FUN_CALLS * c.ops;
+  e->fun_long = e->k->nshared == 1 && mg_sym_hint(e->x, e->k->outer) >= MG_TUNE_FUN_LONG;
 }
 
 bool em_is_apart(const Em *e, const MgExpr *n) { return e->apart && fun_is_polynomial(e->x, n); }

@@ -3,8 +3,7 @@
  * put into memory.
  * Views move nothing and are left out.  Only the first few nodes are kept; no pass relies on them. */
 #include "back/lower/lower_priv.h"
-
-enum { FROM_MOST_LOOKS = 64 }; /* nodes looked at for one nest */
+#include "tuning.h"
 
 typedef struct From {
   Lower *L;
@@ -24,7 +23,7 @@ static void from_value(ValRef *v, void *arg);
 
 static void from_node(From *f, NodeRef ref) {
   MgNode *n = mg_node(f->L->g, ref);
-  if (f->seen[ref] == f->mark || f->looks == FROM_MOST_LOOKS || f->loop->nfrom == MG_LOOP_FROM) return;
+  if (f->seen[ref] == f->mark || f->looks == MG_TUNE_FROM_NODES || f->loop->nfrom == MG_LOOP_FROM) return;
   f->seen[ref] = f->mark;
   f->looks++;
   if (!n->op->is_view) f->loop->from[f->loop->nfrom++] = ref;

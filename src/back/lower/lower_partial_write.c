@@ -6,6 +6,7 @@
  * Temporaries that are filled part by part are written where they lie, too. */
 #include "back/lower/lower_priv.h"
 #include <string.h>
+#include "tuning.h"
 
 static MgRc part_copy(Lower *L, const MgView *whole, MgView *part) {
   *part = *whole;
@@ -211,10 +212,10 @@ static bool part_reads_others(Lower *L, const MgExpr *load, void *arg) {
 
 /* Nodes after n that each write a part of what the one before gave, of the next few. */
 static int part_chain(Lower *L, const MgNode *n) {
-  enum { NEAR = 64, ENOUGH = 2 };
   ValRef v = n->out[0];
   int found = 0;
-  for (NodeRef k = L->node + 1; k < L->g->nnode && k < L->node + NEAR && found < ENOUGH; k++) {
+  for (NodeRef k = L->node + 1;
+       k < L->g->nnode && k < L->node + MG_TUNE_PART_NEAR && found < MG_TUNE_PART_ENOUGH; k++) {
     const MgNode *m = mg_node(L->g, k);
     if (m->dead || !part_is_one(m) || lw_arg_val(m, 0) != v || L->val[m->out[0]].wb >= 0) continue;
     v = m->out[0];

@@ -1,6 +1,7 @@
 /* Resampling: nearest, (bi-, tri-)linear and cubic upsampling and their gradients, in ATen's arithmetic
  * (positions in the type of the scale, f32 unless the tensor is f64). */
 #include "back/lower/lower_reduce.h"
+#include "tuning.h"
 
 typedef struct Resize {
   Lower *L;
@@ -235,10 +236,9 @@ typedef struct Reach {
 /* Found by trying all results, for what scales users give need not fit the sizes.  False:
  * unknown sizes, or too many. */
 static bool resize_reach(Resize *z, int k, bool cubic, Reach *out) {
-  enum { MOST = 1 << 16, TAPS = 64 };
   int64_t in, to;
   if (!mg_ex_const_int(z->L->x, z->in[z->lead + k], &in) ||
-      !mg_ex_const_int(z->L->x, z->out[z->lead + k], &to) || in < 1 || to < in || to > MOST)
+      !mg_ex_const_int(z->L->x, z->out[z->lead + k], &to) || in < 1 || to < in || to > MG_TUNE_RESIZE_SIZE)
     return false;
   double f = resize_given(z, k), scale = f > 0 ? 1 / f : (double)in / (double)to, slack = 1e-2;
   *out = (Reach){1, 2 * to, (cubic ? -3 : -1) * to - 3 * in,
@@ -257,7 +257,7 @@ static bool resize_reach(Resize *z, int k, bool cubic, Reach *out) {
       if (r - first + 1 > out->many) out->many = r - first + 1;
     }
   }
-  return out->many <= TAPS;
+  return out->many <= MG_TUNE_RESIZE_TAPS;
 }
 
 /* The gradient of linear or cubic resampling, dimension after dimension: each source sums what the results

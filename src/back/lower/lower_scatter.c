@@ -4,6 +4,7 @@
 #include "back/lower/lower_priv.h"
 #include <math.h>
 #include <string.h>
+#include "tuning.h"
 
 /* The coordinate of the view that index d alone decides, so that points which differ in
  * it never collide; -1: none. */
@@ -13,8 +14,6 @@ static int scatter_free(Lower *L, const MgView *view, const ExprRef *to, int d) 
     if (to[k] == mg_ex_idx(L->x, d)) at = k;
   return at;
 }
-
-enum { SCATTER_PART = 64, SCATTER_ENOUGH = 16 };
 
 /* The dimension along which the view is contiguous, -1: none.  Dimensions of size 1 may have a stride of 1 as
  * well; one of them is taken only if there is no other. */
@@ -37,20 +36,23 @@ static MgRc scatter_order(Lower *L, MgLoop *l, const MgView *view, const SymRef 
   int64_t share = 1, many;
   for (int d = 0; d < nd; d++) {
     if (d != unit && scatter_free(L, view, to, d) >= 0) {
-      share *= mg_ex_const_int(L->x, size[d], &many) && many < SCATTER_ENOUGH ? many : SCATTER_ENOUGH;
+      share *= mg_ex_const_int(L->x, size[d], &many) && many < MG_TUNE_SCATTER_ENOUGH
+                   ? many
+                   : MG_TUNE_SCATTER_ENOUGH;
       l->range[n] = size[d], old[d] = mg_ex_idx(L->x, n++);
     }
   }
-  bool cut = unit >= 0 && share < SCATTER_ENOUGH && nd < MG_MAX_RANK &&
-             mg_ex_const_int(L->x, size[unit], &many) && many > SCATTER_PART && many % SCATTER_PART == 0;
-  if (cut) l->range[n] = lw_int(L, many / SCATTER_PART), old[unit] = mg_ex_idx(L->x, n++);
+  bool cut = unit >= 0 && share < MG_TUNE_SCATTER_ENOUGH && nd < MG_MAX_RANK &&
+             mg_ex_const_int(L->x, size[unit], &many) && many > MG_TUNE_SCATTER_PART &&
+             many % MG_TUNE_SCATTER_PART == 0;
+  if (cut) l->range[n] = lw_int(L, many / MG_TUNE_SCATTER_PART), old[unit] = mg_ex_idx(L->x, n++);
   l->nfree = (uint8_t)n;
   for (int d = 0; d < nd; d++)
     if (d != unit && scatter_free(L, view, to, d) < 0) l->range[n] = size[d], old[d] = mg_ex_idx(L->x, n++);
   if (unit >= 0) {
     ExprRef i = mg_ex_idx(L->x, n);
-    l->range[n++] = cut ? lw_int(L, SCATTER_PART) : size[unit];
-    old[unit] = cut ? mg_sym_add(L->x, mg_sym_mul(L->x, old[unit], lw_int(L, SCATTER_PART)), i) : i;
+    l->range[n++] = cut ? lw_int(L, MG_TUNE_SCATTER_PART) : size[unit];
+    old[unit] = cut ? mg_sym_add(L->x, mg_sym_mul(L->x, old[unit], lw_int(L, MG_TUNE_SCATTER_PART)), i) : i;
   }
   l->nouter = (uint8_t)n;
   if (n != nd + cut) return mg_fail(L->c, MG_BUG, "scatter: %d ranges for %d dimensions", n, nd);

@@ -4,6 +4,7 @@
 #include "back/lower/lower_priv.h"
 #include <stdlib.h>
 #include <string.h>
+#include "tuning.h"
 
 static ExprRef shape_ge0(Lower *L, ExprRef e) { return lw_op2(L, OP_le, lw_int(L, 0), e); }
 
@@ -179,16 +180,11 @@ static MgRc shape_pad_parts(Lower *L, ValRef src, ValRef v, int mode, const Expr
   return MG_OK;
 }
 
-enum {
-  PAD_PARTS_LEAST = 16,
-  PAD_PARTS_EDGE = 4
-}; /* rows of several vectors, in which the edges are a small part */
-
 static bool shape_pads_in_parts(Lower *L, ValRef v, SymRef n, SymRef lo, SymRef hi) {
   int64_t a, b, c;
   if (!L->val[v].need_buf || L->val[v].wb >= 0 || !mg_ex_const_int(L->x, n, &a)) return false;
   if (!mg_ex_const_int(L->x, lo, &b) || !mg_ex_const_int(L->x, hi, &c)) return false;
-  return b >= 0 && c >= 0 && b + c > 0 && a >= PAD_PARTS_LEAST && (b + c) * PAD_PARTS_EDGE <= a;
+  return b >= 0 && c >= 0 && b + c > 0 && a >= MG_TUNE_PAD_LEAST && (b + c) * MG_TUNE_PAD_EDGE <= a;
 }
 
 static MgRc shape_pad(Lower *L, MgNode *n, const LwRow *r) {

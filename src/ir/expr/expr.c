@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include <math.h>
 #include <string.h>
+#include "tuning.h"
 
 MgRc mg_exprs_init(MgExprs *x, MgCtx *c) {
   const char *hole = mg_scalar_check();
@@ -382,12 +383,10 @@ bool mg_ex_uses_idx(const MgExprs *x, ExprRef e, int k) { return mg_ex_idx_mask(
 
 /* ---- queries ---- */
 
-enum { LONG_SIZE = 8 }; /* operations; fewer cost a kernel less than one more number to be read */
-
 /* Counts the nodes of a tree, but not far. */
 static void size_count(const MgExprs *x, ExprRef r, int *n) {
   const MgExpr *e = mg_expr(x, r);
-  if (!e->nsrc || ++*n > LONG_SIZE) return;
+  if (!e->nsrc || ++*n > MG_TUNE_SIZE_LONG) return;
   for (int i = 0; i < e->nsrc; i++) size_count(x, e->src[i], n);
 }
 
@@ -395,7 +394,7 @@ bool mg_ex_is_long_size(const MgExprs *x, ExprRef e) {
   int n = 0;
   if (!(x->trait[e] & EX_SIZE)) return false;
   size_count(x, e, &n);
-  return n > LONG_SIZE;
+  return n > MG_TUNE_SIZE_LONG;
 }
 
 bool mg_ex_const_int(const MgExprs *x, ExprRef e, int64_t *v) {

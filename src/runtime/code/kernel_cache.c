@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/fork.h"
 #include "base/table.h"
+#include "tuning.h"
 
 struct MgKcCode {
   MgCode *code;
@@ -17,8 +18,6 @@ typedef struct KcEntry { /* one kernel */
   MgKcPlace place;
   MgKcRef code; /* not counted */
 } KcEntry;
-
-enum { KC_IDLE_BYTES = 32 << 20 }; /* code kept although no plan refers to it */
 
 /* MG_LOCK_kernel guards everything below. */
 static MgMap kc_index; /* key.lo -> entry; of two kernels with equal lo only the newer is found */
@@ -107,7 +106,7 @@ MgRc mg_kcache_add(MgCtx *c, MgCode *code, const MgKey *key, void *const *fn, co
     r->refs = 1;
     r->next = kc_codes;
     kc_codes = r;
-    kc_trim(KC_IDLE_BYTES);
+    kc_trim(MG_TUNE_CODE_IDLE_BYTES);
   } else { /* the entries that were added go again; the caller still owns code */
     while (kc_n && kc_entry[kc_n - 1].code == r) mg_map_del(&kc_index, kc_entry[--kc_n].key.lo);
     free(r);
@@ -121,7 +120,7 @@ MgRc mg_kcache_add(MgCtx *c, MgCode *code, const MgKey *key, void *const *fn, co
 void mg_kcache_unref(MgKcRef ref) {
   mg_fork_lock(MG_LOCK_kernel);
   ref->refs--;
-  kc_trim(KC_IDLE_BYTES);
+  kc_trim(MG_TUNE_CODE_IDLE_BYTES);
   mg_fork_unlock(MG_LOCK_kernel);
 }
 

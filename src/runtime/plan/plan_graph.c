@@ -8,16 +8,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "runtime/plan/plan_priv.h"
-
-enum {
-  GRAPH_AFTER = 1,
-  GRAPH_CAPTURES = 4
-}; /* runs step by step before the first capture; captures of a run at most */
-enum { GRAPH_REFUSED = 100 }; /* times that a capture may be put off */
-enum {
-  GRAPH_STAGED = 8,
-  GRAPH_STAGED_BYTES = 32 << 20
-}; /* inputs that are copied for library calls, and their bytes, at most */
+#include "tuning.h"
 
 static const MgGraphHost *graph_host;
 static atomic_ullong graph_captures, graph_replays, graph_failed;
@@ -173,8 +164,8 @@ static PlanGraph *graph_make(const PlanSteps *k) {
     if (r->fresh[i]) mg_abi.aoti_torch_delete_tensor_object(r->fresh[i]), r->fresh[i] = NULL;
   r->bound = false;
   r->at = 0;
-  if (refused && r->refused++ < GRAPH_REFUSED) r->captures--;
-  else r->captures = GRAPH_CAPTURES;
+  if (refused && r->refused++ < MG_TUNE_GRAPH_REFUSED) r->captures--;
+  else r->captures = MG_TUNE_GRAPH_CAPTURES;
   return NULL;
 }
 
@@ -190,7 +181,7 @@ static bool graph_moves_much(const PlanSteps *k) {
     bytes += one;
     n++;
   }
-  return n > GRAPH_STAGED || bytes > GRAPH_STAGED_BYTES;
+  return n > MG_TUNE_GRAPH_STAGED || bytes > MG_TUNE_GRAPH_STAGED_BYTES;
 }
 
 /* Does the graph still read what this call is about?  An input that has moved is copied next time. */
@@ -207,7 +198,7 @@ static bool graph_fits(const PlanSteps *k) {
     if (!r->staged) r->staged = mg_calloc(p->s.ninput + 1, sizeof *r->staged);
     if (r->staged) r->stage[i] = true;
   }
-  if (!fits && (!r->staged || graph_moves_much(k))) r->captures = GRAPH_CAPTURES; /* never again */
+  if (!fits && (!r->staged || graph_moves_much(k))) r->captures = MG_TUNE_GRAPH_CAPTURES; /* never again */
   return fits;
 }
 
@@ -267,7 +258,7 @@ bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
   *rc = MG_OK;
-  if (!graph_possible(p) || (r->captures >= GRAPH_CAPTURES && !r->graph)) return false;
+  if (!graph_possible(p) || (r->captures >= MG_TUNE_GRAPH_CAPTURES && !r->graph)) return false;
   void *stream = mg_cuda_stream(p->s.device);
   if (mg_cuda_capturing(stream)) return false;
   if (r->graph && (r->graph->stream != stream || r->graph->settings != mg_cuda_settings())) return false;
@@ -277,7 +268,7 @@ bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc) {
     return false;
   }
   if (!r->graph) {
-    if (r->runs++ < GRAPH_AFTER) return false;
+    if (r->runs++ < MG_TUNE_GRAPH_AFTER) return false;
     r->captures++;
     if (!(r->graph = graph_make(k))) return false;
     r->replayed = false;

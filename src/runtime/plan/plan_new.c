@@ -7,6 +7,7 @@
 #include "base/fork.h"
 #include "runtime/plan/plan_graph.h"
 #include "runtime/plan/plan_priv.h"
+#include "tuning.h"
 
 typedef struct PlanBuild {
   MgCtx *c; /* messages */
@@ -298,7 +299,7 @@ static MgRc plan_fill(PlanBuild *b) {
   p->called = mg_new(m, bool, s->ninput + 1);
   p->fresh_called = mg_new(m, bool, s->nfresh + 1);
   p->early = UINT32_MAX;
-  p->shows_all = s->bytes_moved > PLAN_LONG_BYTES || s->nstep > PLAN_LONG_STEPS;
+  p->shows_all = s->bytes_moved > MG_TUNE_PLAN_SHOWN_BYTES || s->nstep > MG_TUNE_PLAN_SHOWN_STEPS;
   TRYP(p->out_tensor && p->copy_tensor && p->ready && p->kept && p->called && p->fresh_called &&
        p->buf_of_input && m->rc == MG_OK);
   for (uint32_t i = 0; i < s->nstep; i++) {

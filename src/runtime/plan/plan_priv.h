@@ -120,8 +120,6 @@ typedef struct MgPlanCall { /* everything one running call writes; owned by one 
   bool bound;     /* slots, arguments and ranges are set up */
 } PlanRun;
 
-enum { PLAN_LONG_BYTES = 1 << 18, PLAN_LONG_STEPS = 8 }; /* tens of microseconds, or some */
-
 struct MgPlan {
   MgPlanSpec s; /* counts and constant tables, pointing into mem */
   MgCtx mem;    /* owns every table of the plan; never allocated from after construction */
