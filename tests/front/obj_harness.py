@@ -1,35 +1,67 @@
 """Programs about objects and side effects: each runs in plain Python and compiled, in namespaces of its own.
 
-A program is source text that defines f (called on ARGS(), by default one tensor), and maybe S() (the state it leaves behind) and
-between() (what happens outside between two calls).  A file holds many: `=== name breaks=1 graphs=2` starts one.
+A program defines f (called on ARGS(), by default one tensor), and maybe S() (the state it leaves behind) and between()
+(what happens outside between two calls).  A file of obj_programs holds many: `# === name breaks=1 graphs=2` starts one.
+They are not functions of a module, because each run needs classes, globals and code of its own: a program is compiled
+anew for each.
 breaks=1: it may break, else it is compiled with fullgraph=True; graphs: how many the first call makes; entries: the most
-entries that three calls may make (default 3); forced=0: not with forced breaks."""
+entries that three calls may make (default 3).
+A line `# Forced break 3 fails: reason` says that the program is wrong with a break forced there."""
 
 import contextlib
 import copy
 import io
+import pathlib
+import re
 import warnings
 from collections import deque
 from collections.abc import ItemsView, KeysView, ValuesView
+from dataclasses import dataclass
 from enum import Enum
 from types import SimpleNamespace
 
+import pytest
 import torch
 
 import magneto
 from magneto import _magneto
 from support import counts
 
+HERE = pathlib.Path(__file__).resolve().parent
 CALLS = 3
 
 
-def parse(text):
+@dataclass
+class Program:
+    path: pathlib.Path
+    line: int  # of its text
+    text: str
+    options: dict[str, int]
+
+    def code(self):
+        """New code, with the lines of the file."""
+        return compile("\n" * (self.line - 1) + self.text, self.path, "exec")
+
+    def forced_break_fails(self, k):
+        """Why a break forced at k fails, or None."""
+        found = re.search(f"^# Forced break {k} fails: (.*)", self.text, re.MULTILINE)
+        return found and found[1]
+
+
+def load(*files):
+    """The programs of these files of obj_programs, by name."""
     programs = {}
-    for part in text.split("\n=== ")[1:]:
-        head, _, source = part.partition("\n")
-        name, *options = head.split()
-        assert name not in programs, name
-        programs[name] = (source, {k: int(v) for k, v in (o.split("=") for o in options)})
+    for file in files:
+        path = HERE / "obj_programs" / f"{file}.py"
+        line, *parts = path.read_text().split("\n# === ")
+        line = line.count("\n") + 2
+        for part in parts:
+            head, _, text = part.partition("\n")
+            name, *options = head.split()
+            assert name not in programs, name
+            numbers = {k: int(v) for k, v in (o.split("=") for o in options)}
+            programs[name] = Program(path, line + 1, text, numbers)
+            line += part.count("\n") + 1
     return programs
 
 
@@ -88,10 +120,10 @@ class Counter:
         return gm.forward
 
 
-def run(source, wrap):
+def run(program, wrap):
     space, out = {"torch": torch, "__name__": "program"}, []
     torch.manual_seed(0)
-    exec(compile(source, "<program>", "exec"), space)
+    exec(program.code(), space)
     f = wrap(space["f"])
     for i in range(CALLS):
         torch.manual_seed(i)
@@ -129,17 +161,17 @@ def reset_torch():
     torch.use_deterministic_algorithms(False)
 
 
-def compare(source, wrap):
-    for i, (a, b) in enumerate(zip(run(source, lambda f: f), run(source, wrap))):
+def compare(program, wrap):
+    for i, (a, b) in enumerate(zip(run(program, lambda f: f), run(program, wrap))):
         assert same(a, b), f"call {i}:\n  plain    {a}\n  compiled {b}"
     assert counts().fallbacks == 0, "fallback"
 
 
 def check(program):
-    source, options = program
+    options = program.options
     _magneto.reset()
     whole = not options.get("breaks")
-    compare(source, lambda f: _magneto.Callable(f, fullgraph=whole, eager_backend=True))
+    compare(program, lambda f: _magneto.Callable(f, fullgraph=whole, eager_backend=True))
     if whole:
         entries = [e for e in _magneto.entries() if e["code"].co_name == "f"]
         assert len(entries) <= options.get("entries", CALLS), f"{len(entries)} entries"
@@ -151,16 +183,20 @@ def check(program):
         def note(f):
             return lambda *a: (f(*a), first.append(counter.graphs))[0]
 
-        compare(source, lambda f: note(magneto.compile(f, backend=counter)))
+        compare(program, lambda f: note(magneto.compile(f, backend=counter)))
         assert first[0] == options["graphs"], f"{first[0]} graphs"
 
 
 def check_forced(program, k):
-    if program[1].get("forced") == 0:
-        return
+    why = program.forced_break_fails(k)
     _magneto.reset()
     _magneto.force_break(k)
     try:
-        compare(program[0], lambda f: _magneto.Callable(f, eager_backend=True))
+        compare(program, lambda f: _magneto.Callable(f, eager_backend=True))
+    except AssertionError:
+        if why is None:
+            raise
+        pytest.xfail(why)
     finally:
         _magneto.force_break(0)
+    assert why is None, "it passes now; take the line about the forced break away"
