@@ -86,10 +86,10 @@ CUSTOM_GRADIENT = ("nn.functional.linear_cross_entropy",)
 
 @pytest.mark.parametrize("op", op_db, ids=lambda op: op.formatted_name)
 def test_record(op):
-    if not op.supported_dtypes("cpu") or op.name.startswith(
-        ("sparse.", "to_sparse", "empty", "new_empty", "nn.functional.multi_head")
-    ):
-        pytest.skip("uninitialised or not strided")
+    if not op.supported_dtypes("cpu"):
+        pytest.skip("not for the CPU")
+    if op.name.startswith(("empty", "new_empty")):
+        pytest.skip("its result is memory that nobody wrote")
     dtype = (
         torch.float32 if op.supports_dtype(torch.float32, "cpu") else next(iter(op.supported_dtypes("cpu")))
     )
