@@ -20,12 +20,13 @@ ASAN_SETUP := -Doptimization=1 -Dwerror=false -Db_sanitize=address,undefined -Db
 ASAN_ENV = LD_PRELOAD=$$(cc -print-file-name=libasan.so):$$(cc -print-file-name=libubsan.so) PYTHONMALLOC=malloc MAGNETO_STRICT=1 \
   ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
   PYTHONPATH=$(CURDIR)/build-asan-ext/python:$(CURDIR)
-# What takes few minutes; everything: make asan ASAN_TESTS=tests (an hour).  A crash is printed by: make asan ASAN_TESTS=tests/... WORKERS=0
-ASAN_TESTS ?= tests/middle $(patsubst %,tests/front/test_%.py,api bad_input breaks cache \
-  exception_state guards imports large_containers numbers obj_classes obj_containers obj_effects obj_misc objects snapshot \
-  tensor_semantics values)
+# What runs object lifetimes, exceptions and guards: about 5 minutes of one core, after 3.5 for the build.  Everything:
+# make asan-ext ASAN_TESTS=tests (an hour).  A crash is printed by: make asan-ext ASAN_TESTS=tests/... WORKERS=0
+ASAN_TESTS ?= tests/middle $(patsubst %,tests/front/test_%.py,api bad_input breaks cache dynamic_ints exception_state \
+  guards handlers imports large_containers life numbers obj_classes obj_containers obj_effects obj_misc objects snapshot \
+  state_numbers tensor_semantics values view_state)
 
-.PHONY: help setup build unit demo test levels quick accept lint-tools format lint check layers comments asan asan-unit bench docs docs-check clean
+.PHONY: help setup build unit demo test levels quick accept lint-tools format lint check layers comments asan asan-unit asan-ext bench docs docs-check clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 setup: ## make .venv; install what is missing
@@ -72,7 +73,8 @@ comments: ## names, files and codes in comments exist
 asan-unit: setup ## the C tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@grep -qs auto-var-init build-asan/build.ninja || { rm -rf build-asan; $(MESON) setup build-asan -Dextension=false $(ASAN_SETUP) > /dev/null; }
 	@$(MESON) test -C build-asan --print-errorlogs
-asan: asan-unit ## the extension and Python tests under them, too (all Python tests: ASAN_TESTS=tests)
+asan: asan-unit asan-ext ## both
+asan-ext: setup ## Python tests with the whole extension under them (all Python tests: ASAN_TESTS=tests)
 	@test -f build-asan-ext/build.ninja || $(MESON) setup build-asan-ext $(ASAN_SETUP) > /dev/null
 	@$(MESON) compile -C build-asan-ext --ninja-args=--quiet > /dev/null
 	@mkdir -p build-asan-ext/python/magneto
