@@ -26,7 +26,11 @@ ASAN_TESTS ?= tests/middle $(patsubst %,tests/front/test_%.py,api bad_input brea
   guards handlers imports large_containers life numbers obj_classes obj_containers obj_effects obj_misc objects snapshot \
   state_numbers tensor_semantics values view_state)
 
-.PHONY: help setup build unit demo test levels quick accept lint-tools format lint check layers comments asan asan-unit asan-ext bench docs docs-check clean
+# Quick tests, in one process, on which the probes of Python code rely.
+COVERAGE_TESTS ?= $(filter-out tests/ir tests/docs,$(CHECK_TESTS))
+COVERAGE := $(CURDIR)/build-coverage
+
+.PHONY: help setup build unit demo test levels quick accept lint-tools format lint check layers comments asan asan-unit asan-ext coverage bench docs docs-check clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 setup: ## make .venv; install what is missing
@@ -81,6 +85,16 @@ asan-ext: setup ## Python tests with the whole extension under them (all Python 
 	@ln -sfn $(CURDIR)/python/magneto/*.py $(CURDIR)/python/magneto/_backends $(CURDIR)/python/magneto/_glue \
 	  $(CURDIR)/build-asan-ext/_magneto*.so build-asan-ext/python/magneto/
 	@$(ASAN_ENV) $(PY) -m pytest -q -s -n $(WORKERS) --timeout=1200 $(ASAN_TESTS)
+coverage: setup ## lines of src/ and statements of python/magneto that tests run (which: COVERAGE_TESTS=tests/...)
+	@test -f build-coverage/build.ninja || $(MESON) setup build-coverage -Db_coverage=true -Doptimization=1 -Dwerror=false > /dev/null
+	@$(MESON) compile -C build-coverage --ninja-args=--quiet > /dev/null
+	@mkdir -p build-coverage/python/magneto
+	@ln -sf $(CURDIR)/python/magneto/*.py $(COVERAGE)/_magneto*.so build-coverage/python/magneto/
+	@find build-coverage -name '*.gcda' -delete; rm -f build-coverage/python-*.json
+	@$(MESON) test -C build-coverage --print-errorlogs
+	@MAGNETO_STRICT=1 COVERAGE_FOLDER=$(COVERAGE) PYTHONPATH=$(COVERAGE)/python:$(CURDIR):$(CURDIR)/tools \
+	  $(PY) -m pytest -q -p coverage_probe --timeout=1200 $(COVERAGE_TESTS)
+	@python3 tools/coverage_table.py build-coverage build-coverage
 bench: build ## the benchmark tables of docs/benchmarks.md
 	@$(PY) -m bench cpu
 docs-check: ## sentences, links, names and tables of the documents (sources that moved are warnings; errors: DOCS_SRC=error)
@@ -91,4 +105,4 @@ docs: docs-check ## the documents as a site, in site/
 	  --disable-pip-version-check -r requirements/docs.txt && cp requirements/docs.txt .venv-docs/requirements.txt; }
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict --quiet
 clean: ## remove build output
-	@rm -rf build build-asan build-asan-ext site python/magneto/*.so
+	@rm -rf build build-asan build-asan-ext build-coverage site python/magneto/*.so
