@@ -1,8 +1,9 @@
 """A pytest plugin that notes which statements of python/magneto run.
 
-The usual tools trace, and nothing is recorded for a compilation while somebody traces.  So each statement is preceded by
-an assignment that notes it.  In: COVERAGE_FOLDER.  Out: a file a process there, with the statements of each source
-and those that ran.  Processes that tests start are not seen.
+The usual tools trace, and nothing is recorded for a compilation while somebody traces.
+So each statement is preceded by an assignment that notes it.
+In: COVERAGE_FOLDER.  Out: a file a process there, with the statements of each source and those that ran.
+Processes that tests start are not seen.
 """
 
 import ast

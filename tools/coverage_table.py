@@ -2,7 +2,8 @@
 
     coverage_table.py BUILD [FOLDER]
 
-BUILD: a folder that was built with --coverage and in which tests ran; FOLDER: with what coverage_probe.py wrote.
+BUILD: a folder that was built with --coverage and in which tests ran.
+FOLDER: with what coverage_probe.py wrote.
 A line of a header counts once, however many files include it.
 """
 

@@ -1,7 +1,7 @@
 """Signals that come while a frame is recorded or compiled: the work is given up, and the handlers run as they do in eager."""
 
-import functools
 import copy
+import functools
 import gc
 import signal
 import threading

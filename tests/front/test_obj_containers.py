@@ -1,7 +1,8 @@
 """Containers: built while recording, or older than the call and read or changed by it."""
 
-import obj_harness
 import pytest
+
+import obj_harness
 
 PROGRAMS = obj_harness.load("lists_and_dicts", "other_containers", "iterators")
 

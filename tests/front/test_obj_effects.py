@@ -1,7 +1,8 @@
 """Side effects: replayed in program order, with identity and aliasing kept; modules, hooks, buffers, torch's global state."""
 
-import obj_harness
 import pytest
+
+import obj_harness
 
 PROGRAMS = obj_harness.load("global_state", "modules", "states")
 

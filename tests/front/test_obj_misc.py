@@ -1,7 +1,8 @@
 """Objects and side effects, second part: hooks, parametrizations, gradients, the standard library, exceptions half way."""
 
-import obj_harness
 import pytest
+
+import obj_harness
 
 PROGRAMS = obj_harness.load("gradients", "library", "mixed")
 

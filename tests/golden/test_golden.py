@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 
 import pytest
+
 from accept import assert_text
 
 HERE = pathlib.Path(__file__).resolve().parent

@@ -3,9 +3,10 @@
 import pathlib
 import re
 
-import guard_programs
 import pytest
 import torch
+
+import guard_programs
 from accept import assert_text
 
 HERE = pathlib.Path(__file__).resolve().parent

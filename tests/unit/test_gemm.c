@@ -7,9 +7,9 @@
 #include "runtime/engine/gemm.h"
 
 enum { CASES = 400, GUARD = 16, RANK = 4 };
-static const char *const acts[] = {"",     "relu",    "leaky_relu", "clip", "gelu",      "gelu_tanh",
-                                   "silu", "sigmoid", "tanh",       "elu",  "hardswish", "hardsigmoid",
-                                   "mish"};
+static const char *const acts[] = {"",          "relu",        "leaky_relu", "clip", "gelu",
+                                   "gelu_tanh", "silu",        "sigmoid",    "tanh", "elu",
+                                   "hardswish", "hardsigmoid", "mish"};
 
 static uint32_t seed = 1;
 static int pick(int n) {
