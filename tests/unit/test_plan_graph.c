@@ -1,5 +1,6 @@
 /* CUDA graphs of plans over a fake torch and a fake driver, which keeps what is captured in a list and runs
  * that. Results are the caller's and stay valid, whatever moves; what a graph holds is given back. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include "check.h"
@@ -256,8 +257,25 @@ static uint64_t run_many(MgPlan *p, int n, bool x_moves, bool w_moves) {
   return after.replays - before.replays;
 }
 
+static void *five_runs(void *arg) {
+  CHECK(run_many(arg, 5, true, false) == 4);
+  return NULL;
+}
+
+/* A thread whose first call it is makes the libraries' handles, which a capture does not allow. */
+static void first_runs_of_threads(void) {
+  MgPlan *p = plan_new();
+  pthread_t thread;
+  CHECK(run_many(p, 1, true, false) == 0);
+  pthread_create(&thread, NULL, five_runs, p);
+  pthread_join(thread, NULL);
+  mg_plan_free(p);
+  CHECK(alive == 0 && graphs == 0 && captures_open == 0);
+}
+
 int main(void) {
   install();
+  first_runs_of_threads();
   MgPlan *p = plan_new();
   CHECK(run_many(p, 20, false, false) == 19);
   mg_plan_free(p);

@@ -11,6 +11,7 @@
 #include "tuning.h"
 
 static const MgGraphHost *graph_host;
+static _Thread_local char graph_thread; /* its address names the calling thread */
 static atomic_ullong graph_captures, graph_replays, graph_failed;
 
 void mg_plan_graph_host(const MgGraphHost *h) { graph_host = h; }
@@ -268,7 +269,10 @@ bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc) {
     return false;
   }
   if (!r->graph) {
-    if (r->runs++ < MG_TUNE_GRAPH_AFTER) return false;
+    /* A thread's first call of a library makes its handle, which a capture does not allow. */
+    bool here = r->ran_on == &graph_thread;
+    r->ran_on = &graph_thread;
+    if (r->runs++ < MG_TUNE_GRAPH_AFTER || !here) return false;
     r->captures++;
     if (!(r->graph = graph_make(k))) return false;
     r->replayed = false;

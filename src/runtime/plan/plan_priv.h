@@ -111,10 +111,11 @@ typedef struct MgPlanCall { /* everything one running call writes; owned by one 
   uint32_t at;         /* next step of the running call */
   PlanGraph *graph, *capturing; /* of a GPU: the run as a CUDA graph; while one is made */
   uint32_t runs, captures, refused;
-  bool replayed;     /* the last run was a replay */
-  bool *stage;       /* per input: moved, although library calls read it */
-  MgTensor **staged; /* their copies, for graphs; NULL: there are none */
-  MgPackBlock *pack; /* dynamic plans: the blocks, and room for 2 * nblock pointers */
+  const void *ran_on; /* the thread of the last run step by step; compared, never read */
+  bool replayed;      /* the last run was a replay */
+  bool *stage;        /* per input: moved, although library calls read it */
+  MgTensor **staged;  /* their copies, for graphs; NULL: there are none */
+  MgPackBlock *pack;  /* dynamic plans: the blocks, and room for 2 * nblock pointers */
   MgPackBlock **work;
   bool sized_for; /* sizes and offsets are evaluated, for the symbols' values in slot */
   bool bound;     /* slots, arguments and ranges are set up */
