@@ -89,7 +89,8 @@ coverage: setup ## lines of src/ and statements of python/magneto that tests run
 	@test -f build-coverage/build.ninja || $(MESON) setup build-coverage -Db_coverage=true -Doptimization=1 -Dwerror=false > /dev/null
 	@$(MESON) compile -C build-coverage --ninja-args=--quiet > /dev/null
 	@mkdir -p build-coverage/python/magneto
-	@ln -sf $(CURDIR)/python/magneto/*.py $(COVERAGE)/_magneto*.so build-coverage/python/magneto/
+	@ln -sfn $(CURDIR)/python/magneto/*.py $(CURDIR)/python/magneto/_backends $(CURDIR)/python/magneto/_glue \
+	  $(COVERAGE)/_magneto*.so build-coverage/python/magneto/
 	@find build-coverage -name '*.gcda' -delete; rm -f build-coverage/python-*.json
 	@$(MESON) test -C build-coverage --print-errorlogs
 	@MAGNETO_STRICT=1 COVERAGE_FOLDER=$(COVERAGE) PYTHONPATH=$(COVERAGE)/python:$(CURDIR):$(CURDIR)/tools \

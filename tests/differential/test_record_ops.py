@@ -16,7 +16,7 @@ op_db = invocations.op_db
 SAMPLES = 6  # per operator and dtype
 
 # Kinds of breaks that are right: results depend on values, writes overlap, a tensor is resized, a number is asked for.
-MAY_BREAK = {"data_dependent", "memory_change", "memory_overlap", "symbolic_size"}
+MAY_BREAK = {"data_dependent", "layout_op", "memory_change", "memory_overlap", "symbolic_size", "tensor_kind"}
 
 
 def record(fn, tensors):

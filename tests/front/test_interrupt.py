@@ -271,7 +271,8 @@ class Interrupts(type):
         return type.__getattribute__(cls, name)
 
 
-def test_a_keyboard_interrupt_in_a_question_of_the_recorder_is_not_lost():
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
+def test_a_keyboard_interrupt_in_a_question_of_the_recorder_is_not_lost(handler):
     class Part(metaclass=Interrupts):
         def __init__(self):
             self.number = 2
@@ -282,8 +283,12 @@ def test_a_keyboard_interrupt_in_a_question_of_the_recorder_is_not_lost():
 
     part = Part()
     Interrupts.armed = True
-    with pytest.raises(KeyboardInterrupt):
-        magneto.compile(f)(X, part)
-        time.sleep(0.01)  # the signal comes at the next instruction of Python
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            magneto.compile(f)(X, part)
+            time.sleep(0.01)  # the signal comes at the next instruction of Python
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not Interrupts.armed
     torch.testing.assert_close(magneto.compile(f)(X, part), f(X, part))

@@ -1,5 +1,6 @@
 /* Small things about Python objects that CPython has no call for. */
 #include "host/python/pyobject.h"
+#include <signal.h>
 #include "host/python/code_info.h"
 #include "host/python/decode.h"
 #include "host/python/hook_mode.h"
@@ -186,10 +187,23 @@ bool mg_generator_cleans_up(PyObject *gen) {
 
 /* ---- exceptions that end here ---- */
 
+static int pyobject_interrupt(void *unused) {
+  PyErr_SetNone(PyExc_KeyboardInterrupt);
+  return -1;
+}
+
+/* Raises KeyboardInterrupt at the next instruction of Python: through the program's handler if it has one. */
+static void pyobject_interrupt_later(void) {
+  PyOS_sighandler_t handler = PyOS_getsig(SIGINT);
+  bool ignored =
+      handler == SIG_IGN || handler == SIG_DFL; /* the signal would do nothing, or end the process */
+  if (!ignored || Py_AddPendingCall(pyobject_interrupt, NULL)) PyErr_SetInterrupt();
+}
+
 static void pyobject_clear(void) {
   PyObject *type = PyErr_Occurred();
   if (!type) return;
-  if (PyErr_GivenExceptionMatches(type, PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
+  if (PyErr_GivenExceptionMatches(type, PyExc_KeyboardInterrupt)) pyobject_interrupt_later();
   PyErr_Clear(); /* its callers' names are the reasons */
 }
 
