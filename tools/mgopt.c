@@ -137,7 +137,8 @@ static MgRc opt_dce(Opt *o) { return mg_dce(&o->g); }
 
 /* Stands for the back end: every op of the table is taken to become loops. */
 static bool opt_lowers(const MgGraph *g, NodeRef n) { return mg_node(g, n)->op->code != TOP_extern; }
-static const MgSimplifyOpts opt_options = {.onednn = true, .products = true, .bf16 = true, .lowers = opt_lowers};
+static const MgSimplifyOpts opt_options = {
+    .onednn = true, .products = true, .bf16 = true, .lowers = opt_lowers};
 static MgRc opt_functionalize(Opt *o) { return mg_functionalize(&o->g); }
 static MgRc opt_patterns(Opt *o) { return mg_patterns(&o->g, &opt_options); }
 static MgRc opt_simplify(Opt *o) { return mg_simplify(&o->g, &opt_options); }
