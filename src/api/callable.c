@@ -24,7 +24,7 @@
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "host/python/pyframe.h"
-#include "host/python/results.h"
+#include "results.h"
 #include "record/call/call.h"
 #include "record/core/recording.h"
 #include "record/object/wrap.h"

@@ -28,7 +28,7 @@
 #include "host/python/decode.h"
 #include "host/python/hook_mode.h"
 #include "host/python/interrupt.h"
-#include "host/python/results.h"
+#include "results.h"
 #include "host/python/trace_rules.h"
 #include "record/bytecode/eval_loop.h"
 #include "record/core/recording.h"

@@ -44,6 +44,10 @@ enum {
   CV_groups
 };
 
+/* The same of ATen's convolution, and of its batch norms, which go on differently. */
+enum { AC_x, AC_w, AC_bias, AC_stride, AC_padding, AC_dilation, AC_transposed, AC_output_padding, AC_groups };
+enum { BN_x, BN_weight, BN_bias, BN_mean, BN_var };
+
 /* ---- questions about values
  * ---------------------------------------------------------------------------------- */
 
@@ -186,30 +190,30 @@ static void pat_forward(Pat *p, MgNode *n, ValRef input) {
  * --------------------------------------------------------------------------------------------------- */
 
 static MgRc pat_conv(Pat *p, MgNode *n) {
-  MgArg *a =
-      n->arg; /* input, weight, bias, stride, padding, dilation, transposed, output_padding, groups, ... */
-  ValRef x = a[0].u.val, w = a[1].u.val;
-  if (a[0].tag != MA_val || a[1].tag != MA_val || !pat_takes(p, x, 0) || !pat_takes(p, w, 0) ||
+  MgArg *a = n->arg;
+  ValRef x = a[AC_x].u.val, w = a[AC_w].u.val;
+  if (a[AC_x].tag != MA_val || a[AC_w].tag != MA_val || !pat_takes(p, x, 0) || !pat_takes(p, w, 0) ||
       !pat_takes(p, n->out[0], 0))
     return MG_OK;
   const MgVal *t = mg_val(p->g, x);
   int64_t k;
   if (t->dtype != mg_val(p->g, w)->dtype || t->dtype != mg_val(p->g, n->out[0])->dtype) return MG_OK;
-  if (t->ndim < 3 || t->ndim > 5 || !pat_vector(p, &a[2], mg_val(p->g, n->out[0])->size[1], x)) return MG_OK;
-  for (int i = 3; i <= 7; i++) {
-    if (i == 6) continue;
+  if (t->ndim < 3 || t->ndim > 5 || !pat_vector(p, &a[AC_bias], mg_val(p->g, n->out[0])->size[1], x))
+    return MG_OK;
+  for (int i = AC_stride; i <= AC_output_padding; i++) {
+    if (i == AC_transposed) continue;
     if (a[i].tag != MA_list || a[i].n != t->ndim - 2u) return MG_OK;
     for (uint32_t j = 0; j < a[i].n; j++)
       if (!pat_const(p, a[i].u.item[j].u.sym, &k) || k < 0) return MG_OK;
   }
-  if (!pat_const(p, a[8].u.sym, &k)) return MG_OK;
+  if (!pat_const(p, a[AC_groups].u.sym, &k)) return MG_OK;
   MgArg *m = mg_new(p->g->c, MgArg, CV_groups + 1);
   TRYP(m);
-  memcpy(m, a, 3 * sizeof *m);
+  memcpy(m, a, AC_stride * sizeof *m);
   m[CV_eps] = mg_arg_float(0);
   m[CV_act] = (MgArg){.tag = MA_str, .u.str = ""};
   m[CV_act_a] = m[CV_act_b] = mg_arg_float(0);
-  memcpy(m + CV_stride, a + 3, 6 * sizeof *m);
+  memcpy(m + CV_stride, a + AC_stride, (AC_groups + 1 - AC_stride) * sizeof *m);
   pat_become(p, n, TOP_mg_conv, m);
   return MG_OK;
 }
@@ -252,25 +256,31 @@ static MgRc pat_matmul(Pat *p, MgNode *n) {
   return MG_OK;
 }
 
+/* The argument of that name; NULL if the op has no such parameter. */
+static MgArg *pat_named(const MgNode *n, const char *name) {
+  int i = 0;
+  while (i < n->op->nparam && strcmp(n->op->param[i].name, name)) i++;
+  return i < n->op->nparam ? &n->arg[i] : NULL;
+}
+
 /* Batch norm by running statistics after a convolution. */
 static MgRc pat_batch_norm(Pat *p, MgNode *n) {
-  MgArg *a = n->arg; /* input, weight, bias, running_mean, running_var, [training,] momentum, eps */
-  bool has_mode = n->op->code == TOP_native_batch_norm;
-  if (has_mode && !pat_is(p, &a[5], 0)) return MG_OK;
+  MgArg *a = n->arg, *training = pat_named(n, "training");
+  if (training && !pat_is(p, training, 0)) return MG_OK;
   for (int i = 1; i < n->nout; i++)
     if (n->out[i] && p->uses[n->out[i]]) return MG_OK;
-  Producer pr = pat_producer(p, &a[0]);
+  Producer pr = pat_producer(p, &a[BN_x]);
   if (!pr.n || pr.reshaped || pr.n->op->code != TOP_mg_conv || mg_val(p->g, pr.direct)->dtype != DT_f32)
     return MG_OK;
   MgArg *m = pr.n->arg;
-  if (m[CV_bn_var].tag == MA_val || m[CV_residual].tag == MA_val || a[3].tag != MA_val || a[4].tag != MA_val)
-    return MG_OK;
+  if (m[CV_bn_var].tag == MA_val || m[CV_residual].tag == MA_val) return MG_OK;
+  if (a[BN_mean].tag != MA_val || a[BN_var].tag != MA_val) return MG_OK;
   SymRef chan = mg_val(p->g, n->out[0])->size[1];
-  for (int i = 1; i <= 4; i++)
+  for (int i = BN_weight; i <= BN_var; i++)
     if (!pat_vector(p, &a[i], chan, n->out[0])) return MG_OK;
-  MgArg bn[4] = {a[1], a[2], a[3], a[4]};
+  MgArg bn[4] = {a[BN_weight], a[BN_bias], a[BN_mean], a[BN_var]};
   double eps = 0;
-  if (!pat_number(p, &a[has_mode ? 7 : 6], &eps)) return MG_OK;
+  if (!pat_number(p, pat_named(n, "eps"), &eps)) return MG_OK;
   memcpy(m + CV_bn_weight, bn, sizeof bn);
   m[CV_eps] = mg_arg_float(eps);
   for (int i = 0; i < 4; i++)

@@ -9,7 +9,7 @@
 #include "entry/launch/stats.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
-#include "host/python/results.h"
+#include "results.h"
 #include "host/torch/conj_neg.h"
 #include "host/torch/tensor_wrap.h"
 #include "ir/expr/dtype.h"

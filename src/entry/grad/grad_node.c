@@ -22,7 +22,7 @@
 #include "entry/launch/stats.h"
 #include "host/python/glue.h"
 #include "host/python/pyobject.h"
-#include "host/python/results.h"
+#include "results.h"
 #include "host/torch/conj_neg.h"
 #include "host/torch/tensor_facts.h"
 #include "ir/graph/joint_spec.h"

@@ -4,7 +4,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include "base/ctx.h"
-#include "host/python/results.h"
+#include "results.h"
 
 typedef struct MgPlan MgPlan;
 typedef struct MgPlanCall MgPlanCall;

@@ -11,7 +11,7 @@
 #include "entry/run/snapshot_run.h"
 #include "entry/run/staged_exec.h"
 #include "host/python/pyframe.h"
-#include "host/python/results.h"
+#include "results.h"
 #include "tuning.h"
 
 /* Answers that are often others than expected cost a run each: then some runs are not tried. */

@@ -26,7 +26,7 @@
 #include "entry/run/staged_exec.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
-#include "host/python/results.h"
+#include "results.h"
 #include "host/torch/array_bridge.h"
 #include "host/torch/conj_neg.h"
 #include "host/torch/function_stack.h"

@@ -25,7 +25,7 @@
 #include "entry/run/exec_run.h"
 #include "host/python/interrupt.h"
 #include "host/python/pyframe.h"
-#include "host/python/results.h"
+#include "results.h"
 #include "host/torch/literals.h"
 #include "ir/infer/graph_at.h"
 #include "runtime/plan/plan.h"

@@ -9,7 +9,7 @@
 #include "host/python/names.h"
 #include "host/python/pyframe.h"
 #include "host/python/pyobject.h"
-#include "host/python/results.h"
+#include "results.h"
 #include "host/torch/array_bridge.h"
 #include "host/torch/function_stack.h"
 #include "runtime/process/torch_abi.h"

@@ -11,7 +11,7 @@
 #include "entry/run/exec.h"
 #include "entry/run/exec_compile.h"
 #include "entry/run/exec_run.h"
-#include "host/python/results.h"
+#include "results.h"
 #include "ir/infer/graph_at.h"
 #include "runtime/process/torch_abi.h"
 

@@ -10,7 +10,7 @@
 #include "entry/guard/source.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
-#include "host/python/results.h"
+#include "results.h"
 #include "record/core/identity.h"
 #include "record/core/ops.h"
 #include "record/core/recording.h"

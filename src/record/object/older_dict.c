@@ -11,7 +11,7 @@
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
-#include "host/python/results.h"
+#include "results.h"
 #include "record/core/identity.h"
 #include "record/core/loop.h"
 #include "record/core/recording.h"
