@@ -6,27 +6,18 @@
  * A task is a block of rows of one batch.  With few tasks all threads work at one, each at its share of the
  * columns, and pack its rows together.  With many, each task belongs to one thread. */
 #include "runtime/engine/gemm.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/env.h"
 #include "runtime/engine/simd.h"
 #include "runtime/process/cpu.h"
 #include "runtime/process/threads.h"
+#include "tuning.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-enum {
-  GEMM_BATCH = MG_DESC_RANK - 2,
-  GEMM_L1 = 24 << 10,        /* bytes of a panel of w, of 32 KiB */
-  GEMM_ROW_BYTES = 6 << 20,  /* of the packed rows of a block, which the last cache holds */
-  GEMM_LEAST_ROWS = 96,      /* of a block: packing w again costs an eighth of the product */
-  GEMM_PART = 96,            /* rows, a multiple of every set's */
-  GEMM_ALIGN = 16,           /* floats of a cache line */
-  GEMM_SMALL = 1 << 17,      /* multiplications that are not worth a team of threads: some 5 us */
-  GEMM_PACK_GRAIN = 16 << 10 /* floats that are worth a thread when rows are packed */
-};
+enum { GEMM_BATCH = MG_DESC_RANK - 2, GEMM_ALIGN = 16 /* floats of a cache line */ };
 
 typedef enum GemmAct {
   GEMM_none,
@@ -151,12 +142,13 @@ static void gemm_columns(const GemmRun *r, int64_t task, const float *a, float *
                          int64_t end) {
   const Gemm *g = r->g;
   const GemmOperand *ow = &g->t[MATMUL_w], *ob = &g->t[MATMUL_bias], * or = &g->t[MATMUL_residual];
-  int64_t panel = g->set->panel, most = GEMM_L1 / (int64_t)sizeof(float) / panel;
+  int64_t panel = g->set->panel, most = MG_TUNE_GEMM_L1_BYTES / (int64_t)sizeof(float) / panel;
   int64_t row = gemm_row(g, task), nrow = gemm_min(g->rows, g->m - row);
   const float *w = gemm_at(r, MATMUL_w, task), *bias = gemm_at(r, MATMUL_bias, task);
   const float *residual = gemm_at(r, MATMUL_residual, task);
   float *out = gemm_at(r, MATMUL_out, task), *b = slot, *c = slot + panel * most;
-  int64_t part = g->k <= most ? gemm_min(nrow, GEMM_PART) : nrow; /* sums of short products stay in cache */
+  int64_t part =
+      g->k <= most ? gemm_min(nrow, MG_TUNE_GEMM_PART) : nrow; /* sums of short products stay in cache */
   for (int64_t p = begin; p < end; p++) {
     int64_t col = p * panel, ncol = gemm_min(panel, g->n - col);
     for (int64_t i = 0; i < nrow; i += part) {
@@ -216,7 +208,7 @@ static int gemm_run(const MgEngine *e, MgEngineArgs *a) {
     return 0;
   }
   for (; r.task < g->tasks; r.task++) {
-    int64_t panels = gemm_row_panels(g, r.task), grain = GEMM_PACK_GRAIN / g->step + 1;
+    int64_t panels = gemm_row_panels(g, r.task), grain = MG_TUNE_GEMM_PACK_GRAIN / g->step + 1;
     MgRange range[2] = {{gemm_pack_range, buf, NULL, panels, g->nslot > 1 ? grain : panels},
                         {gemm_columns_range, buf, NULL, g->nslot, 1}};
     mg_threads_run(range, 2, 0);
@@ -326,14 +318,14 @@ static void gemm_cut(Gemm *g) {
   int64_t batches = 1, panel = g->set->panel, rows = g->set->rows, panels = (g->n + panel - 1) / panel;
   for (int i = 0; i < g->nbatch; i++) batches *= g->size[i];
   double work = (double)batches * (double)g->m * (double)g->n * (double)g->k;
-  g->e.single = work <= GEMM_SMALL;
+  g->e.single = work <= MG_TUNE_MATMUL_SMALL;
   int64_t threads = g->e.single ? 1 : mg_abi_threads();
-  int64_t most = GEMM_ROW_BYTES / (int64_t)sizeof(float) / g->k;
-  most = most < GEMM_LEAST_ROWS ? GEMM_LEAST_ROWS : most;
+  int64_t most = MG_TUNE_GEMM_ROW_BYTES / (int64_t)sizeof(float) / g->k;
+  most = most < MG_TUNE_GEMM_LEAST_ROWS ? MG_TUNE_GEMM_LEAST_ROWS : most;
   g->shared = batches < threads && panels >= 4 * threads;
   int64_t blocks = (g->m + most - 1) / most;
   if (!g->shared && batches * blocks < 4 * threads) { /* smaller blocks, to have enough of them */
-    int64_t want = (4 * threads + batches - 1) / batches, can = g->m / GEMM_LEAST_ROWS;
+    int64_t want = (4 * threads + batches - 1) / batches, can = g->m / MG_TUNE_GEMM_LEAST_ROWS;
     int64_t more = gemm_min(want, can);
     blocks = more > blocks ? more : blocks;
     if (batches * blocks < threads && panels >= threads) g->shared = true;
@@ -344,7 +336,7 @@ static void gemm_cut(Gemm *g) {
   g->nslot = gemm_min(threads, g->shared ? panels : g->tasks);
   g->step = gemm_up(g->k * rows + g->set->lanes, GEMM_ALIGN);
   g->rows_floats = (g->rows / rows) * g->step;
-  g->slot_floats = GEMM_L1 / (int64_t)sizeof(float) + gemm_up(g->rows * panel, GEMM_ALIGN);
+  g->slot_floats = MG_TUNE_GEMM_L1_BYTES / (int64_t)sizeof(float) + gemm_up(g->rows * panel, GEMM_ALIGN);
   if (!g->shared) g->slot_floats += g->rows_floats;
   int64_t floats = g->nslot * g->slot_floats + (g->shared ? g->rows_floats : 0);
   g->e.scratch = (uint64_t)floats * sizeof(float);
