@@ -1,5 +1,6 @@
 /* A process forked while other threads compile finds every lock open, and compiles itself.  Skipped
- * (77) where no LLVM is found. */
+ * (77) where no LLVM is found, and under AddressSanitizer: its allocator does not open its own locks
+ * in a forked child (GCC 12), so any malloc there may wait for ever. */
 #include "base/fork.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -59,7 +60,11 @@ static void *look_on(void *arg) {
 
 int main(void) {
   enum { FORKS = 100, SECONDS = 60 };
+#ifdef __SANITIZE_ADDRESS__
+  const char *why = "AddressSanitizer's allocator cannot be used in a child forked beside threads";
+#else
   const char *why = mg_llvm_open();
+#endif
   pthread_t thread[2];
   bool bad = false;
   if (why) {
