@@ -17,6 +17,7 @@
 #include "record/object/lazy_constants.h"
 #include "record/object/wrap.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/tensor/function_modes.h"
 
 /* CPython ran the generator's prologue: the cells it made and took are replaced by

@@ -11,7 +11,7 @@
 #include "record/dispatch/number_operands.h"
 #include "record/object/finalizers.h"
 #include "record/object/wrap.h"
-#include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 
 /* ---- attributes ---- */
 

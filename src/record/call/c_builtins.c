@@ -12,7 +12,7 @@
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "host/python/trace_rules.h"
-#include "record/call/call.h"
+#include "record/core/ops.h"
 #include "record/core/call_args.h"
 #include "record/core/capture.h"
 #include "record/core/identity.h"
@@ -25,6 +25,7 @@
 #include "record/object/wrap.h"
 #include "record/snapshot/snapshot_build.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/tensor/mode_stack.h"
 
 /* ---- dir ---- */
@@ -237,7 +238,7 @@ static PyObject *builtin_default_state(PyObject *o, PyObject *names) {
 static PyObject *builtin_reduce_old(PyObject *o, PyObject *proto) {
   PyObject *reg = mg_import("copyreg"), *f = reg ? PyObject_GetAttrString(reg, "_reduce_ex") : NULL,
            *pair[2] = {o, proto};
-  PyObject *seen = f ? mg_wrap(f, 0) : NULL, *r = seen ? mg_rec_call(seen, pair, 2, NULL) : NULL;
+  PyObject *seen = f ? mg_wrap(f, 0) : NULL, *r = seen ? mg_ops.call(seen, pair, 2, NULL) : NULL;
   Py_XDECREF(seen);
   Py_XDECREF(f);
   Py_XDECREF(reg);
@@ -285,7 +286,7 @@ PyObject *mg_call_object_reduce(const MgCall *c) {
   }
   if (own) {
     PyObject *name = PyUnicode_InternFromString("__getstate__"), *get = name ? mg_rec_getattr(o, name) : NULL;
-    state = get ? mg_rec_call(get, NULL, 0, NULL) : NULL;
+    state = get ? mg_ops.call(get, NULL, 0, NULL) : NULL;
     Py_XDECREF(get);
     Py_XDECREF(name);
   } else state = builtin_default_state(o, slots);
@@ -303,7 +304,7 @@ PyObject *mg_call_as_python(const MgCall *c) {
   PyObject *m = mg_glue(GLUE_polyfills),
            *f = m ? PyObject_GetAttrString(m, ((PyCFunctionObject *)c->f)->m_ml->ml_name) : NULL;
   PyObject *seen = f ? mg_wrap(f, 0) : NULL,
-           *r = seen ? mg_rec_call(seen, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames)
+           *r = seen ? mg_ops.call(seen, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames)
                      : NULL;
   Py_XDECREF(seen);
   Py_XDECREF(f);
@@ -598,7 +599,7 @@ static PyObject *builtin_call_with_sizes(const MgCall *c) {
     const char *refused = cap->refused,
                *why = "a cached function gives more than a value for sizes that change";
     cap->refused = why;
-    r = mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames);
+    r = mg_ops.call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames);
     cap->refused = refused;
     if (r && !mg_rec->abort && (PyList_CheckExact(r) || PyDict_CheckExact(r) || !builtin_is_value(r))) {
       Py_CLEAR(r);
@@ -617,7 +618,7 @@ PyObject *mg_call_lru_cache(const MgCall *c) {
   if (value || PyErr_Occurred()) return value;
   if (mg_call_has_standin(c) || builtin_cache_keeps_none(c->f)) {
     PyObject *f = PyObject_GetAttr(c->f, mg_names.wrapped);
-    PyObject *r = f ? mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
+    PyObject *r = f ? mg_ops.call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
     Py_XDECREF(f);
     return r;
   }

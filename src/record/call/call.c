@@ -43,6 +43,7 @@
 #include "record/snapshot/torch_switches.h"
 #include "record/symbolic/item_numbers.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/symbolic/sizes.h"
 #include "record/tensor/function_modes.h"
 #include "record/tensor/subclass_calls.h"

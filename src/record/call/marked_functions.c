@@ -10,7 +10,7 @@
 #include "host/python/pyobject.h"
 #include "host/python/trace_rules.h"
 #include "host/torch/function_stack.h"
-#include "record/call/call.h"
+#include "record/core/ops.h"
 #include "record/core/identity.h"
 #include "record/core/recording.h"
 #include "record/dispatch/constant_tensors.h"
@@ -313,7 +313,7 @@ done:
 static PyObject *marked_call(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf,
                              PyObject *kwnames) {
   PyObject *m = self ? PyMethod_New(fn, self) : Py_NewRef(fn);
-  PyObject *r = m ? mg_rec_call(m, arg, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames) : NULL;
+  PyObject *r = m ? mg_ops.call(m, arg, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames) : NULL;
   Py_XDECREF(m);
   return r;
 }

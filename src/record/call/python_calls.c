@@ -10,10 +10,10 @@
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "host/python/trace_rules.h"
-#include "record/call/call.h"
 #include "record/call/marked_functions.h"
 #include "record/call/size_checks.h"
 #include "record/call/substitutes.h"
+#include "record/core/ops.h"
 #include "record/core/call_args.h"
 #include "record/core/capture.h"
 #include "record/core/identity.h"
@@ -98,7 +98,7 @@ static bool call_is_engine(PyObject *fn) {
 static PyObject *call_forward(const MgCall *c, PyObject *fn, PyObject *self) {
   PyObject *m = self ? PyMethod_New(fn, self) : Py_NewRef(fn);
   mg_rec->tail_call = c->tail;
-  PyObject *r = m ? mg_rec_call(m, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
+  PyObject *r = m ? mg_ops.call(m, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
   Py_XDECREF(m);
   return r;
 }
@@ -139,7 +139,7 @@ int mg_call_module(const MgCall *c, PyObject **out) {
   PyObject *forward = mg_rec_getattr(m, mg_names.forward);
   if (!forward) return -1;
   mg_rec->tail_call = c->tail;
-  *out = mg_rec_call(forward, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames);
+  *out = mg_ops.call(forward, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames);
   Py_DECREF(forward);
   return *out ? 1 : -1;
 }

@@ -7,6 +7,7 @@
 #include "record/fx/fx.h"
 #include "record/symbolic/item_numbers.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/symbolic/size_index.h"
 #include "record/symbolic/sizes.h"
 

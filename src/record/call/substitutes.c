@@ -17,7 +17,7 @@
 #include "record/higher_order/checkpoint.h"
 #include "record/higher_order/higher_order.h"
 #include "record/symbolic/item_numbers.h"
-#include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/tensor/tensor_hooks.h"
 #include "record/tensor/wrapper_subclass.h"
 

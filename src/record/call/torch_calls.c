@@ -9,8 +9,8 @@
 #include "host/torch/array_header.h"
 #include "host/torch/literals.h"
 #include "host/torch/tensor_facts.h"
-#include "record/call/call.h"
 #include "record/call/scalar_tensors.h"
+#include "record/core/ops.h"
 #include "record/core/call_args.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
@@ -20,6 +20,7 @@
 #include "record/fx/fx_modules.h"
 #include "record/object/attributes.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/symbolic/sizes.h"
 
 /* A torch-level graph shows the mode where it changes, and where the program itself
@@ -275,9 +276,9 @@ static bool torch_ctc(const MgCall *c, PyObject **r) {
     Py_DECREF(torch);
   }
   memcpy(arg, c->arg, (size_t)c->n * sizeof *arg);
-  arg[2] = make ? mg_rec_call(make, &c->arg[2], 1, NULL) : NULL;
-  arg[3] = arg[2] ? mg_rec_call(make, &c->arg[3], 1, NULL) : NULL;
-  *r = arg[3] ? mg_rec_call(c->f, arg, (size_t)c->npos, c->kwnames) : NULL;
+  arg[2] = make ? mg_ops.call(make, &c->arg[2], 1, NULL) : NULL;
+  arg[3] = arg[2] ? mg_ops.call(make, &c->arg[3], 1, NULL) : NULL;
+  *r = arg[3] ? mg_ops.call(c->f, arg, (size_t)c->npos, c->kwnames) : NULL;
   Py_XDECREF(arg[2]);
   Py_XDECREF(arg[3]);
   return true;
@@ -295,7 +296,7 @@ static bool torch_norm(const MgCall *c, PyObject **r) {
   if (m) norm = PyObject_GetAttrString(m, "batch_norm");
   Py_XDECREF(m);
   mg_rec_resume(pause);
-  *r = norm ? mg_rec_call(norm, c->arg, 9, NULL) : NULL;
+  *r = norm ? mg_ops.call(norm, c->arg, 9, NULL) : NULL;
   return true;
 }
 
@@ -340,7 +341,7 @@ PyObject *mg_call_script(const MgCall *c) {
     mg_clear_if(PyExc_AttributeError);
     return mg_call_unknown(c);
   }
-  PyObject *r = f ? mg_rec_call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
+  PyObject *r = f ? mg_ops.call(f, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames) : NULL;
   Py_XDECREF(f);
   return r;
 }
@@ -377,7 +378,7 @@ bool mg_call_legacy(const MgCall *c, PyObject **r) {
   bool plain = dtype && (general || (sparse == Py_False && cuda == Py_False));
   PyObject *names = plain ? Py_BuildValue("(s)", "dtype") : NULL;
   PyObject *const arg[] = {list, dtype};
-  *r = names ? mg_rec_call(make, arg, 1, names) : NULL;
+  *r = names ? mg_ops.call(make, arg, 1, names) : NULL;
   Py_XDECREF(torch);
   Py_XDECREF(dtype);
   Py_XDECREF(make);

@@ -1,5 +1,5 @@
-/* What is recursive by nature: operations of higher rooms that lower rooms need, in one table.
- * Only rooms below an implementation call through it; the others call the function.
+/* What is recursive by nature: operations that what stands below them needs, in one table.
+ * Only lower rooms, and files that the implementation calls itself, call through it; others call the function.
  * record/segment/ops.c fills it. */
 #ifndef MG_OPS_H
 #define MG_OPS_H

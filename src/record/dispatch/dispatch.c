@@ -25,6 +25,7 @@
 #include "record/dispatch/raising_ops.h"
 #include "record/symbolic/item_numbers.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/symbolic/sizes.h"
 #include "record/symbolic/unbacked.h"
 #include "record/tensor/inference_mode.h"

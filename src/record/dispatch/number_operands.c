@@ -11,6 +11,7 @@
 #include "record/core/recording.h"
 #include "record/dispatch/dispatch.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/symbolic/sizes.h"
 #include "record/tensor/standin.h"
 

@@ -1,13 +1,27 @@
-/* The FX graph that a recording builds, for the files that write it (fx_nodes.c, fx_region.c). */
+/* The FX graph that a recording builds, for the files that write it (fx_*.c, fx_region.c). */
 #ifndef MG_FX_GRAPH_H
 #define MG_FX_GRAPH_H
 #include "base/table.h"
 #include "entry/guard/source_kinds.h"
+#include "host/torch/torch_state.h"
 #include "ir/graph/graph.h"
-#include "record/fx/fx_modules.h"
 
 typedef struct MgRec MgRec;
 typedef struct MgSymNode MgSymNode;
+
+typedef struct MgFxMode { /* one mode that the graph has entered */
+  MgTorchState before;    /* the state without it */
+  uint32_t node;          /* the node that entered it */
+  bool inference;         /* inference mode; else autocast */
+  bool grad;              /* the grad mode without it */
+} MgFxMode;
+
+typedef struct MgFxState {
+  bool begun;
+  MgTorchState start, now; /* at the start of the graph; as its nodes so far leave it */
+  MgFxMode mode[16];
+  int depth;
+} MgFxState;
 
 typedef struct MgFxLift {
   uint32_t number, outer;
@@ -49,6 +63,16 @@ extern MgFxTorch mg_fx_torch;
  * Sets *target, borrowed, and replaces *args, a list: what the parts read, then (ncarry, test, body),
  * (ncarry, nrow, body) or the two branches of a cond. */
 int mg_fx_higher(MgCapture *cap, const char *name, PyObject *modules, PyObject **target, PyObject **args);
+/* Node n from ATen, with its arguments.  -1 with an exception. */
+int mg_fx_aten_node(MgCapture *cap, NodeRef n);
+/* Starts again, from the ATen nodes. */
+int mg_fx_from_aten(MgRec *r);
+/* A write that no call shows (x.real = y) is in the ATen nodes only. */
+void mg_fx_look_for_writes(MgCapture *cap);
+/* Node of that number, borrowed. */
+static inline PyObject *mg_fx_at(const MgFx *f, uint32_t number) {
+  return PyList_GET_ITEM(f->nodes, number - 1);
+}
 /* Appends a node; its number, or 0 with an exception.  kwargs may be NULL; args is not stolen. */
 uint32_t mg_fx_node(MgCapture *cap, const char *op, PyObject *target, PyObject *args, PyObject *kwargs);
 /* Takes a node that the graph has already into its lists; its number. */

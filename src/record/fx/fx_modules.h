@@ -4,23 +4,11 @@
 #define MG_FX_MODULES_H
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include "host/torch/torch_state.h"
+#include <stdbool.h>
 
 typedef struct MgCapture MgCapture;
 
-typedef struct MgFxMode { /* one mode that the graph has entered */
-  MgTorchState before;    /* the state without it */
-  uint32_t node;          /* the node that entered it */
-  bool inference;         /* inference mode; else autocast */
-  bool grad;              /* the grad mode without it */
-} MgFxMode;
-
-typedef struct MgFxState {
-  bool begun;
-  MgTorchState start, now; /* at the start of the graph; as its nodes so far leave it */
-  MgFxMode mode[16];
-  int depth;
-} MgFxState;
+typedef struct MgFxState MgFxState;
 
 /* Writes the nodes that bring the graph's modes to torch's state now, or (end) to
  * what they were at the start. */

@@ -11,6 +11,7 @@
 #include "record/fx/fx_lift.h"
 #include "record/fx/fx_wrappers.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/symbolic/sizes.h"
 
 /* What calls a function of one number in a graph: torch's for symbols, where it has one.  New. */

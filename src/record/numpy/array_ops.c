@@ -20,6 +20,7 @@
 #include "record/numpy/array_functions.h"
 #include "record/numpy/array_type.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/tensor/standin.h"
 
 /* ---- one operation ---- */

@@ -15,7 +15,7 @@
 #include "record/core/ops.h"
 #include "record/core/recording.h"
 #include "record/numpy/array_ops.h"
-#include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 
 typedef enum DrawKind { DRAW_no, DRAW_number, DRAW_change, DRAW_other } DrawKind;
 

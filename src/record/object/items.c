@@ -20,6 +20,7 @@
 #include "record/object/namespaces.h"
 #include "record/object/wrap.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/symbolic/size_index.h"
 
 int mg_rec_touch(PyObject *o) {

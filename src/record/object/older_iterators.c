@@ -7,9 +7,9 @@
 #include "host/python/hook_mode.h"
 #include "host/python/iterators.h"
 #include "host/python/names.h"
+#include "record/core/ops.h"
 #include "record/core/identity.h"
 #include "record/core/recording.h"
-#include "record/object/wrap.h"
 #include "record/symbolic/dynamic_sources.h"
 #include "tuning.h"
 
@@ -125,7 +125,7 @@ PyObject *mg_iterator_wrap(PyObject *v, SrcRef src) {
   if (!state) return NULL;
   mg_guard_add(g, GK_type, src, (PyObject *)Py_TYPE(v), 0);
   mg_guard_add(g, GK_iterator, src, state, 0);
-  if (over) seen = mg_wrap(over, mg_source(g, SRC_over, src, 0, NULL));
+  if (over) seen = mg_ops.wrap(over, mg_source(g, SRC_over, src, 0, NULL));
   if (over ? seen && iter_all_seen(v, seen) : true) c = iter_copy(v, seen);
   else if (seen)
     mg_rec_break(BK_iterator, "an older %s over something that cannot be copied", Py_TYPE(v)->tp_name);

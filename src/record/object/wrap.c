@@ -19,6 +19,7 @@
 #include "record/object/older_iterators.h"
 #include "record/symbolic/dynamic_sources.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/tensor/standin.h"
 #include "record/tensor/wrapper_subclass.h"
 

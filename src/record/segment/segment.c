@@ -171,14 +171,3 @@ int mg_compile_segment(MgSegmentAt *d, const MgSlots *slots) {
   mg_segment_free(&s);
   return rc;
 }
-
-bool mg_stance_break_is_error(void) {
-  PyObject *modules = PyImport_GetModuleDict(), *utils = PyDict_GetItemString(modules, "torch._dynamo.utils");
-  PyObject *name = utils ? PyUnicode_InternFromString("_error_on_graph_break") : NULL;
-  PyObject *v = name ? mg_rec_namespace_get(PyModule_GetDict(utils), name) : NULL;
-  bool on = v == Py_True;
-  Py_XDECREF(name);
-  Py_XDECREF(v);
-  mg_clear_as_no();
-  return on;
-}

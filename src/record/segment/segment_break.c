@@ -7,8 +7,10 @@
 #include "entry/run/entry_cache.h"
 #include "host/python/decode.h"
 #include "host/python/hook_mode.h"
+#include "host/python/pyobject.h"
 #include "record/autograd/joint_trace.h"
 #include "record/bytecode/eval_loop.h"
+#include "record/object/namespaces.h"
 #include "record/snapshot/snapshot.h"
 
 /* Is it between raising an exception and the end of its handler? */
@@ -49,6 +51,19 @@ static void break_descend(Segment *s, const MgRec *r) {
   }
 }
 
+/* Does the program ask for an error where the recording breaks?  torch._dynamo's flag is an ordinary global,
+ * as the recording has it. */
+static bool break_is_error(void) {
+  PyObject *modules = PyImport_GetModuleDict(), *utils = PyDict_GetItemString(modules, "torch._dynamo.utils");
+  PyObject *name = utils ? PyUnicode_InternFromString("_error_on_graph_break") : NULL;
+  PyObject *v = name ? mg_rec_namespace_get(PyModule_GetDict(utils), name) : NULL;
+  bool on = v == Py_True;
+  Py_XDECREF(name);
+  Py_XDECREF(v);
+  mg_clear_as_no();
+  return on;
+}
+
 void mg_segment_place_break(Segment *s, const MgRec *r, const MgOuter *o) {
   s->stop_at = break_end_of(o->n, o->tail, o->exc_depth, o->exc_n, &s->nplain);
   s->stop_level = s->level;
@@ -56,7 +71,7 @@ void mg_segment_place_break(Segment *s, const MgRec *r, const MgOuter *o) {
   s->line = (int)r->line;
   s->why = (MgBreakCode)r->code;
   snprintf(s->reason, sizeof s->reason, "%s", r->reason);
-  s->break_is_error = mg_stance_break_is_error();
+  s->break_is_error = break_is_error();
   if (s->may_descend) break_descend(s, r);
 }
 

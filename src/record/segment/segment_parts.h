@@ -5,7 +5,7 @@
 #include "entry/launch/config.h"
 #include "record/core/loop.h"
 #include "record/core/recording.h"
-#include "record/segment/segment.h"
+#include "record/segment/segment_at.h"
 
 typedef struct MgEntry MgEntry;
 typedef struct MgGuardFail MgGuardFail;

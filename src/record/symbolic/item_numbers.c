@@ -10,6 +10,7 @@
 #include "record/core/ops.h"
 #include "record/core/recording.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/symbolic/sizes.h"
 #include "record/symbolic/speculation.h"
 #include "record/symbolic/state_numbers.h"

@@ -5,13 +5,10 @@
 #include "entry/guard/source.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
-#include "record/symbolic/number.h"
 #include "record/symbolic/size_promises.h"
-#include "record/symbolic/sizes.h"
-#include "record/symbolic/sym_node.h"
 #include "tuning.h"
 
-static bool promise_any(const MgCapture *cap) {
+bool mg_promise_any(const MgCapture *cap) {
   const MgSymSizes *s = &cap->sizes;
   uint32_t i = 0;
   while (i < s->nsrc && !s->bound[i].promised) i++;
@@ -45,7 +42,7 @@ static bool promise_free(const MgCapture *cap, SymRef difference, uint32_t symbo
 void mg_promise_equal(MgCapture *cap, SymRef a, SymRef b) {
   MgExprs *x = cap->rec->x;
   PromiseSymbol p = {0};
-  SymRef difference = promise_any(cap) ? mg_sym_sub(x, a, b) : 0;
+  SymRef difference = mg_promise_any(cap) ? mg_sym_sub(x, a, b) : 0;
   if (!difference) return;
   mg_ex_any(x, difference, promise_count, &p);
   MgSizeBound *bound = p.n == 1 && p.symbol < cap->sizes.nsrc ? &cap->sizes.bound[p.symbol] : NULL;
@@ -56,17 +53,16 @@ void mg_promise_equal(MgCapture *cap, SymRef a, SymRef b) {
   if (!promise_free(cap, difference, p.symbol, env)) bound->lo = bound->hi = x->sym[p.symbol].hint;
 }
 
-void mg_promise_number(MgSymNode *n) {
-  MgCapture *cap = n->cap;
-  SymRef e = promise_any(cap) ? mg_symsize_of(n) : 0;
+void mg_promise_number(MgCapture *cap, SymRef e) {
   if (e) mg_promise_equal(cap, e, mg_sym(cap->rec->x, mg_sym_hint(cap->rec->x, e)));
 }
 
-void mg_promise_answered(MgCapture *cap, int calc, MgSymNode *x, MgSymNode *y, PyObject *k, bool yes) {
+void mg_promise_answered(MgCapture *cap, int calc, SymRef a, SymRef b, PyObject *k, bool yes) {
   int over = 0;
-  if ((calc != CALC_eq && calc != CALC_ne) || yes != (calc == CALC_eq) || !promise_any(cap)) return;
-  if ((!x || !y) && !PyLong_CheckExact(k)) return;
-  int64_t v = x && y ? 0 : PyLong_AsLongLongAndOverflow(k, &over);
-  SymRef a = x ? mg_symsize_of(x) : mg_sym(cap->rec->x, v), b = y ? mg_symsize_of(y) : mg_sym(cap->rec->x, v);
+  if ((calc != CALC_eq && calc != CALC_ne) || yes != (calc == CALC_eq)) return;
+  if ((!a || !b) && !PyLong_CheckExact(k)) return;
+  int64_t v = a && b ? 0 : PyLong_AsLongLongAndOverflow(k, &over);
+  if (!a) a = mg_sym(cap->rec->x, v);
+  if (!b) b = mg_sym(cap->rec->x, v);
   if (a && b && !over) mg_promise_equal(cap, a, b);
 }

@@ -17,6 +17,7 @@
 #include "record/core/recording.h"
 #include "record/symbolic/dynamic_sources.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/symbolic/size_marks.h"
 #include "record/symbolic/unbacked.h"
 

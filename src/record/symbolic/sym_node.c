@@ -1,13 +1,13 @@
 /* The node protocol: what torch.SymInt, torch.SymFloat and torch.SymBool ask of the object behind
  * them, from C++ and from Python.
  * In: nodes and ints.  Out: nodes; an answer becomes a guard only when somebody takes it. */
-#include "record/symbolic/sym_node.h"
 #include "entry/guard/source.h"
 #include "host/python/hook_mode.h"
 #include "host/python/pyobject.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/symbolic/sizes.h"
 #include "record/symbolic/unbacked.h"
 
@@ -61,7 +61,7 @@ static bool symnode_late(PyObject *o) { return !((MgSymNode *)o)->src && !((MgSy
 static bool symnode_fixed(PyObject *o) { return !((MgSymNode *)o)->src && ((MgSymNode *)o)->hint; }
 
 /* Anything else is a question that a graph has no answer to. */
-PyObject *mg_symnode_getattr(PyObject *o, PyObject *name) {
+static PyObject *symnode_getattr(PyObject *o, PyObject *name) {
   PyObject *r = PyObject_GenericGetAttr(o, name);
   if (r || !PyErr_ExceptionMatches(PyExc_AttributeError)) return r;
   if (!PyUnicode_CompareWithASCIIString(
@@ -272,7 +272,7 @@ static PyObject *symnode_wrap(PyObject *o, PyObject *v) {
   return (PyObject *)symnode_constant(((MgSymNode *)o)->cap, Py_NewRef(v));
 }
 
-PyMethodDef mg_symnode_methods[] = {
+static PyMethodDef symnode_methods[] = {
     {"is_float", symnode_is_float, METH_NOARGS, NULL},
     {"is_int", symnode_is_int, METH_NOARGS, NULL},
     {"is_bool", symnode_is_bool, METH_NOARGS, NULL},
@@ -333,3 +333,18 @@ PyMethodDef mg_symnode_methods[] = {
     {"expect_true", symnode_expect, METH_VARARGS, NULL},
     {"guard_size_oblivious", symnode_or_false, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
+
+static void symnode_dealloc(PyObject *o) {
+  Py_XDECREF(((MgSymNode *)o)->hint);
+  Py_XDECREF(((MgSymNode *)o)->constant);
+  PyObject_Free(o);
+}
+
+PyTypeObject mg_symnode_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.SymNode",
+    .tp_basicsize = sizeof(MgSymNode),
+    .tp_dealloc = symnode_dealloc,
+    .tp_getattro = symnode_getattr,
+    .tp_methods = symnode_methods,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};

@@ -9,6 +9,7 @@
 #include "record/core/capture.h"
 #include "record/core/recording.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/symbolic/sizes.h"
 
 bool mg_symdata_wanted(const MgRec *r, bool shape) {
