@@ -1,6 +1,6 @@
 /* What is recursive by nature: operations that what stands below them needs, in one table.
- * Only lower rooms, and files that the implementation calls itself, call through it; others call the function.
- * record/segment/ops.c fills it. */
+ * Only lower rooms, and files that the implementation calls itself, call through it; others call the
+ * function. record/segment/ops.c fills it. */
 #ifndef MG_OPS_H
 #define MG_OPS_H
 #define PY_SSIZE_T_CLEAN

@@ -29,7 +29,8 @@ static PyObject *symfloat_plain_constant(MgSymNode *n) {
 }
 
 PyObject *mg_symfloat_dress(PyObject *o) {
-  if (!o || (Py_TYPE(o) != mg_sym_types.torch_float && Py_TYPE(o) != mg_sym_types.torch_int && Py_TYPE(o) != mg_sym_types.torch_bool))
+  if (!o || (Py_TYPE(o) != mg_sym_types.torch_float && Py_TYPE(o) != mg_sym_types.torch_int &&
+             Py_TYPE(o) != mg_sym_types.torch_bool))
     return o;
   MgSymNode *n = mg_symnode_of(o);
   if (!n) return o;
@@ -426,7 +427,9 @@ int mg_symfloat_init(void) {
     mg_sym_types.torch_bool = (PyTypeObject *)PyObject_GetAttrString(torch, "SymBool");
     Py_DECREF(torch);
   }
-  if (!mg_sym_types.node_name || !mg_sym_types.torch_float || !mg_sym_types.torch_int || !mg_sym_types.torch_bool) return -1;
+  if (!mg_sym_types.node_name || !mg_sym_types.torch_float || !mg_sym_types.torch_int ||
+      !mg_sym_types.torch_bool)
+    return -1;
   if (!(mg_sym_types.bool_ = sym_make_class(&symbool_spec, mg_sym_types.torch_bool))) return -1;
   if (!(mg_sym_types.int_ = sym_make_class(&symint_spec, mg_sym_types.torch_int))) return -1;
   return (mg_sym_types.float_ = sym_make_class(&symfloat_spec, mg_sym_types.torch_float)) ? 0 : -1;

@@ -27,8 +27,8 @@ PyObject *mg_symfloat_dress(PyObject *o);
 /* What the arithmetic of number objects gives (MgCalc; b NULL for unary ones): a number
  * object, or an answer.  New. */
 PyObject *mg_symfloat_compute(PyObject *a, PyObject *b, int calc);
-PyObject *
-mg_symnode_number(MgSymNode *n);       /* the number, guarded; NULL with a break when it depends on tensors */
+/* The number, guarded; NULL with a break when it depends on tensors. */
+PyObject *mg_symnode_number(MgSymNode *n);
 PyObject *mg_symnode_python(MgSymNode *n); /* the same as an object of Python's own classes, for C++ */
 ValRef mg_symnode_val(MgSymNode *n);       /* its value in the graph; 0 with an exception */
 #endif
