@@ -30,7 +30,7 @@ ASAN_TESTS ?= tests/middle $(patsubst %,tests/front/test_%.py,api bad_input brea
 COVERAGE_TESTS ?= $(filter-out tests/ir tests/docs,$(CHECK_TESTS))
 COVERAGE := $(CURDIR)/build-coverage
 
-.PHONY: help setup build unit demo test levels quick accept lint-tools format lint check layers comments asan asan-unit asan-ext coverage bench docs docs-check clean
+.PHONY: help setup build unit demo test levels quick fuzz accept lint-tools format lint check layers comments asan asan-unit asan-ext coverage bench docs docs-check clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 setup: ## make .venv; install what is missing
@@ -54,6 +54,8 @@ levels: build ## the tests of numbers at the vector levels below this machine's
 	@if grep -q avx512vl /proc/cpuinfo; then $(AT_V3) MAGNETO_STRICT=1 $(PY) -m pytest -q -n $(WORKERS) --timeout=600 $(NUMERICAL); fi
 quick: build ## the front-end and back-end tests without models
 	@MAGNETO_STRICT=1 MALLOC_PERTURB_=165 $(PY) -m pytest -q -n $(WORKERS) --timeout=300 tests -m "not model"
+fuzz: build ## random programs against eager (SECONDS=n SEED=s, or ONE='kind seed'); failures are saved in build/fuzz
+	@MAGNETO_STRICT=1 $(PY) tests/fuzz --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED)) $(if $(ONE),--one $(ONE))
 accept: build ## rewrite the expected output of the golden tests
 	@MAGNETO_ACCEPT=1 $(PY) -m pytest -q tests/golden
 lint-tools:

@@ -147,9 +147,11 @@ MgRc mg_simplify(MgGraph *g, const MgSimplifyOpts *o) {
   for (uint32_t k = g->nnode;
        k-- > 1;) { /* a view of what the user receives gives away the memory it is in */
     const MgNode *n = mg_node(g, k);
-    for (int i = 0; i < n->nout && !n->dead && n->op->is_view; i++)
+    bool unsafe = n->op->code == TOP__unsafe_view; /* a view, although its schema does not say so */
+    for (int i = 0; i < n->nout && !n->dead && (n->op->is_view || unsafe); i++)
       for (int a = 0; n->out[i] && s.own[n->out[i]] && a < n->narg; a++)
-        if (n->op->param[a].alias_set >= 0 && n->arg[a].tag == MA_val) s.own[n->arg[a].u.val] = true;
+        if ((unsafe || n->op->param[a].alias_set >= 0) && n->arg[a].tag == MA_val)
+          s.own[n->arg[a].u.val] = true;
   }
   return mg_graph_rewrite(g, simplify_node, &s);
 }

@@ -277,15 +277,6 @@ static bool check_gelu(const Check *c) {
   return how->tag != MA_str || !strcmp(how->u.str, "none") || !strcmp(how->u.str, "tanh");
 }
 
-/* The sizes of a and b broadcast with each other. */
-static bool check_broadcast(const Check *c, const MgVal *a, const MgVal *b) {
-  for (int i = 1; a && b && i <= a->ndim && i <= b->ndim; i++) {
-    SymRef p = a->size[a->ndim - i], q = b->size[b->ndim - i];
-    if (mg_infer_is(c->in, p, 1) != 1 && mg_infer_is(c->in, q, 1) != 1 && !check_eq(c, p, q)) return false;
-  }
-  return true;
-}
-
 /* Expanded to sizes where -1 keeps a dimension that is there. */
 static bool check_expand(const Check *c, const MgVal *self) {
   MgDims to;
@@ -395,7 +386,8 @@ static bool rule_softshrink(const Check *c) {
   return check_number(c, "lambd", &low) && low >= 0;
 }
 static bool rule_soft_margin_loss(const Check *c) {
-  return check_broadcast(c, check_val(c, "self"), check_val(c, "target"));
+  const MgVal *self = check_val(c, "self");
+  return !self || check_broadcasts_to(c, check_val(c, "target"), self->size, self->ndim);
 }
 static bool rule_huber_loss(const Check *c) {
   double low;

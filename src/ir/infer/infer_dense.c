@@ -122,6 +122,7 @@ static MgRc dense_convolution(MgInfer *in) {
   TRY(mg_infer_int(in, ARG("groups"), &groups));
   size.d[0] = p->size[0];
   size.d[1] = back ? mg_sym_mul(in->x, q->size[1], mg_infer_c(in, groups)) : q->size[0];
+  if (mg_infer_is(in, p->size[1], 0) == 1) size.d[1] = p->size[1]; /* ATen's result of nothing */
   for (int i = 2; i < p->ndim; i++) {
     TRY(mg_infer_pick(in, ARG("stride"), i - 2, 1, &s));
     TRY(mg_infer_pick(in, ARG("padding"), i - 2, 0, &pad));

@@ -106,7 +106,7 @@ MgRc mg_infer_promote(MgInfer *in) {
   case TOP_huber_loss_backward: { /* allocated as zeros_like(input, contiguous) */
     MgDims size;
     mg_infer_dims_of(in, mg_infer_tensor(in, 1), &size);
-    return mg_infer_out(in, 0, d, &size, NULL);
+    return mg_infer_out(in, 0, mg_val(in->g, mg_infer_tensor(in, 1))->dtype, &size, NULL);
   }
   case TOP_binary_cross_entropy_backward: return mg_infer_like(in, 0, d, mg_infer_tensor(in, 1));
   case TOP_log_sigmoid_backward: {

@@ -309,9 +309,11 @@ MgRc mg_infer_loss(MgInfer *in) {
   int64_t reduction;
   MgDims none = {0};
   TRY(mg_infer_int(in, mg_infer_arg(in, "reduction"), &reduction));
-  bool margin =
-      in->op->code == TOP_soft_margin_loss; /* its kernel goes by self alone, its meta kernel by both */
-  MgDtype d = margin ? mg_val(in->g, v[0])->dtype : mg_infer_result_type(in, a, 2);
+  bool self =
+      in->op->code == TOP_soft_margin_loss || /* their kernels go by self alone, meta kernels by both */
+      in->op->code == TOP_huber_loss;
+  bool target = in->op->code == TOP_binary_cross_entropy_with_logits; /* computed in place of 1 - target */
+  MgDtype d = self || target ? mg_val(in->g, v[target])->dtype : mg_infer_result_type(in, a, 2);
   if (reduction) return mg_infer_out(in, 0, d, &none, NULL);
   switch (in->op->code) {
   case TOP_binary_cross_entropy: return mg_infer_like(in, 0, d, v[0]);

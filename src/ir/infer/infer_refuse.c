@@ -241,6 +241,22 @@ static bool refuses_smooth_l1_loss(const Check *c) {
   double beta;
   return check_number(c, "beta", &beta) && beta < 0;
 }
+/* The result has self's dtype, which has to hold that of the arithmetic. */
+static bool refuses_into_self(const Check *c) {
+  const MgVal *self = check_val(c, "self"), *target = check_val(c, "target");
+  return self && target && !check_float(self) && check_float(target);
+}
+static bool refuses_huber_loss_backward(const Check *c) {
+  return !check_dtypes(check_val(c, "self"), check_val(c, "target"));
+}
+static bool refuses_cross_entropy(const Check *c) {
+  const MgVal *self = check_val(c, "self"), *target = check_val(c, "target");
+  return !check_dtypes(self, target) || !check_dtypes(self, check_val(c, "weight"));
+}
+static bool refuses_cross_entropy_logits(const Check *c) {
+  const MgVal *self = check_val(c, "self"), *target = check_val(c, "target");
+  return self && target && (!check_float(self) || !check_float(target));
+}
 static bool refuses_addcdiv(const Check *c) {
   return !check_float(check_val(c, "tensor1")) && !check_float(check_val(c, "tensor2"));
 }
@@ -325,6 +341,12 @@ static const CheckRule refuse_rule[TOP__COUNT] = {
     [TOP_nll_loss_forward] = refuses_nll_loss,
     [TOP_nll_loss2d_forward] = refuses_nll_loss,
     [TOP_smooth_l1_loss] = refuses_smooth_l1_loss,
+    [TOP_binary_cross_entropy] = refuses_cross_entropy,
+    [TOP_binary_cross_entropy_with_logits] = refuses_cross_entropy_logits,
+    [TOP_huber_loss] = refuses_into_self,
+    [TOP_mse_loss_backward] = refuses_into_self,
+    [TOP_smooth_l1_loss_backward] = refuses_into_self,
+    [TOP_huber_loss_backward] = refuses_huber_loss_backward,
     [TOP_addcdiv] = refuses_addcdiv,
     [TOP_lerp_Tensor] = refuses_lerp,
     [TOP_heaviside] = refuses_heaviside,

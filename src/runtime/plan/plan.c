@@ -518,10 +518,11 @@ static bool plan_is_graphs(const MgPlan *p, uint32_t i) {
   return p->tensor[i].how != PT_input && p->tensor[i].how != PT_fresh;
 }
 
-/* Entry i as a tensor that leaves the plan.  It must own its memory: one that an op made as a view of arena
- * memory is copied.  And it must be a tensor of its own, as eager's views are: a handle of an input would be
- * that input itself for Python. */
-static MgRc plan_leave(PlanCall *k, uint32_t i, MgTensor **out) {
+/* The tensor of output o, as one that leaves the plan.  It must own its memory: one that an op made as a view
+ * of arena memory is copied.  And it must be a tensor of its own, as eager's views are: a handle of an input,
+ * or of an earlier output, would be that tensor itself for Python. */
+static MgRc plan_leave(PlanCall *k, uint32_t o, MgTensor **out) {
+  uint32_t i = k->p->out_tensor[o];
   void *ptr = NULL;
   MgTensor *t;
   int32_t bad;
@@ -532,7 +533,7 @@ static MgRc plan_leave(PlanCall *k, uint32_t i, MgTensor **out) {
     bad = mg_abi.aoti_torch_clone_preserve_strides(t, out);
   } else if ((uint8_t *)ptr >= k->r->mem && (uint8_t *)ptr < k->r->mem + k->r->total) {
     bad = mg_abi.aoti_torch_clone_preserve_strides(t, out);
-  } else if (how == PT_view || how == PT_result) {
+  } else if ((how == PT_view || how == PT_result) && !k->p->out_again[o]) {
     bad = mg_abi.aoti_torch_new_tensor_handle(t, out);
   } else {
     int64_t ndim = 0, *size = NULL, *stride = NULL;
@@ -581,7 +582,7 @@ static MgRc plan_outputs(PlanCall *k, uint32_t from, bool begun, MgTensor **out,
     case PO_fresh: break; /* moved below: views of it may still be made */
     case PO_same_output: break;
     case PO_view:
-      if (!o->viewed || !(out[i] = plan_view(k, &o->view))) TRY(plan_leave(k, p->out_tensor[i], &out[i]));
+      if (!o->viewed || !(out[i] = plan_view(k, &o->view))) TRY(plan_leave(k, i, &out[i]));
       break;
     }
   }

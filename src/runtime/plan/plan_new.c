@@ -97,6 +97,14 @@ static MgRc plan_use(PlanBuild *b, const MgPlanView *v, uint32_t step, uint32_t 
   return MG_OK;
 }
 
+static MgRc plan_use_output(PlanBuild *b, uint32_t i) {
+  MgPlan *p = b->p;
+  TRY(plan_use(b, &b->s->out[i].view, UINT32_MAX, &p->out_tensor[i]));
+  for (uint32_t k = 0; k < i; k++)
+    p->out_again[i] |= b->s->out[k].kind == PO_view && p->out_tensor[k] == p->out_tensor[i];
+  return MG_OK;
+}
+
 static void plan_use_buf(PlanBuild *b, uint32_t buf, uint32_t step) {
   if (b->root[buf]) b->last[b->root[buf] - 1] = step;
 }
@@ -293,6 +301,7 @@ static MgRc plan_fill(PlanBuild *b) {
   p->arena_buf = mg_new(m, uint32_t, narg + 1);
   p->buf_of_input = mg_new(m, uint32_t, s->ninput + 1);
   p->out_tensor = mg_new(m, uint32_t, s->nout + 1);
+  p->out_again = mg_new(m, bool, s->nout + 1);
   p->copy_tensor = mg_new(m, uint32_t, s->ncopy + 1);
   p->ready = mg_new(m, uint32_t, s->nout + 1);
   p->kept = mg_new(m, bool, s->nout + 1);
@@ -300,15 +309,15 @@ static MgRc plan_fill(PlanBuild *b) {
   p->fresh_called = mg_new(m, bool, s->nfresh + 1);
   p->early = UINT32_MAX;
   p->shows_all = s->bytes_moved > MG_TUNE_PLAN_SHOWN_BYTES || s->nstep > MG_TUNE_PLAN_SHOWN_STEPS;
-  TRYP(p->out_tensor && p->copy_tensor && p->ready && p->kept && p->called && p->fresh_called &&
-       p->buf_of_input && m->rc == MG_OK);
+  TRYP(p->out_tensor && p->out_again && p->copy_tensor && p->ready && p->kept && p->called &&
+       p->fresh_called && p->buf_of_input && m->rc == MG_OK);
   for (uint32_t i = 0; i < s->nstep; i++) {
     if (s->nearly && i == s->nearly - 1) p->early = p->nstep;
     TRY(s->step[i].kind == PK_kernel ? plan_add_kernel(b, &s->step[i]) : plan_add_extern(b, &s->step[i]));
   }
   if (p->early > p->nstep) p->early = p->nstep;
   for (uint32_t i = 0; i < s->nout; i++)
-    if (s->out[i].kind == PO_view) TRY(plan_use(b, &s->out[i].view, UINT32_MAX, &p->out_tensor[i]));
+    if (s->out[i].kind == PO_view) TRY(plan_use_output(b, i));
   for (uint32_t i = 0; i < s->ncopy; i++) TRY(plan_use(b, &s->copy[i].from, UINT32_MAX, &p->copy_tensor[i]));
   p->aten |= s->ncopy > 0;
   TRY(plan_find_ready(b));

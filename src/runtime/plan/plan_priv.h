@@ -140,6 +140,7 @@ struct MgPlan {
   uint32_t *lazy;
   uint32_t nlazy;              /* tensors to release at the end of a call */
   uint32_t *out_tensor;        /* per output: entry of tensor it is made from (PO_view) */
+  bool *out_again;             /* per output: an earlier output is made from that entry, too */
   uint32_t *copy_tensor;       /* per copy: entry of tensor */
   uint32_t *ready;             /* per output: steps after which nothing touches its memory any more */
   bool *called, *fresh_called; /* per input, per fresh tensor: a library call takes it */

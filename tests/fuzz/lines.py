@@ -1,0 +1,63 @@
+"""Makes a failing text of Python smaller by taking away statements, as long as it fails in the same way."""
+
+import ast
+import time
+
+
+def statements(tree):
+    """Every list of statements, outermost first."""
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody", "handlers"):
+            block = getattr(node, name, None)
+            if isinstance(block, list) and block and isinstance(block[0], (ast.stmt, ast.excepthandler)):
+                yield node, name, block
+
+
+def smaller(text):
+    count = sum(1 for _ in statements(ast.parse(text)))
+    for which in range(count):
+        size = len(list(statements(ast.parse(text)))[which][2])
+        step = max(size // 2, 1)
+        while step:
+            for at in range(0, size, step):
+                tree = ast.parse(text)
+                node, name, block = list(statements(tree))[which]
+                del block[at : at + step]
+                if not block and name == "body":
+                    block.append(ast.Pass())
+                yield ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+            step //= 2
+    for which in range(count):  # a block instead of the statement around it
+        tree = ast.parse(text)
+        node, name, block = list(statements(tree))[which]
+        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)):
+            continue
+        for _, _, outer in statements(tree):
+            if node in outer:
+                at = outer.index(node)
+                outer[at : at + 1] = block if name != "handlers" else []
+                if outer:
+                    yield ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+                break
+
+
+def shrink(text, fails, seconds):
+    end, kind = time.monotonic() + seconds, fails(text)
+    if kind is None:
+        return text
+    progress = True
+    while progress:
+        progress = False
+        for candidate in smaller(text):
+            if time.monotonic() > end:
+                return text
+            if len(candidate) >= len(text):
+                continue
+            try:
+                compile(candidate, "<candidate>", "exec")
+            except SyntaxError:
+                continue
+            if fails(candidate) == kind:
+                text, progress = candidate, True
+                break
+    return text

@@ -1,0 +1,78 @@
+"""Programs that `make fuzz` found, made small: each did something else than in eager once."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import magneto
+from support import assert_calls_same
+
+x = torch.arange(6.0).reshape(2, 3)
+
+
+def check(f, *args, times=2, **options):
+    assert_calls_same(magneto.compile(f), f, [args], times=times, **options)
+
+
+def after_cummax(a):
+    values, indices = a.cummax(0)
+    return indices, values.expand(2, 3), values, values.view(2, 3), values.expand(2, 3)
+
+
+def before_cummax(a):
+    values = a.cummax(0)[0]
+    seen = values.view(2, 3)
+    return seen, values.view(2, 3), seen
+
+
+@pytest.mark.parametrize("f", [after_cummax, before_cummax])
+def test_each_view_of_a_library_result_is_an_object_of_its_own(f):
+    check(f, x)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: (a.t().reshape(-1), a.t().reshape(-1)),
+        lambda a: torch.meshgrid(a.t().reshape(-1), a.t().reshape(-1)[:2], indexing="ij"),
+        lambda a: (a.t().reshape(-1).view(3, 2), a.t().reshape(-1)[:2]),
+    ],
+)
+def test_equal_copies_keep_memory_of_their_own(f):
+    check(f, x)
+
+
+LOSSES = [
+    "mse_loss", "huber_loss", "smooth_l1_loss", "soft_margin_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_two_dtypes_have_eagers_dtype_or_error(name, reduction):
+    def plain(a, b):
+        return getattr(F, name)(a, b, reduction=reduction)
+
+    def training(a, b):
+        a.requires_grad_()
+        plain(a, b).sum().backward()
+        return a.grad
+
+    dtypes = [torch.float32, torch.float64, torch.float16, torch.int64]
+    for one, other in itertools.permutations(dtypes, 2):
+        a, b = torch.tensor([0.2, 0.7, 0.9]).to(one), torch.tensor([1.0, 0.3, 0.0]).to(other)
+        for f in [plain, training][: 1 + one.is_floating_point]:
+            magneto.reset()
+            compiled, calls = magneto.compile(f), [(a, b), (a[0], b)]
+            assert_calls_same(compiled, f, calls, error_text=lambda e: "", rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "shape, weight", [((1, 0, 4), (3, 0, 2)), ((1, 0, 4, 4), (3, 0, 2, 2)), ((0, 2, 4), (3, 2, 2))]
+)
+def test_convolutions_of_nothing(shape, weight):
+    f = F.conv1d if len(shape) == 3 else F.conv2d
+    check(lambda a, w: f(a, w, padding=1), torch.zeros(shape), torch.zeros(weight))
