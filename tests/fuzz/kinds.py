@@ -43,7 +43,9 @@ class Models:
         try:
             judge.check(program)
         except judge.Difference as e:
-            return e.kind, str(e)
+            return None if judge.known(e) else (e.kind, str(e))
+        except judge.NotAProgram:
+            return None
         return None
 
     def shrink(self, program, fails, seconds):
