@@ -76,3 +76,8 @@ def test_losses_of_two_dtypes_have_eagers_dtype_or_error(name, reduction):
 def test_convolutions_of_nothing(shape, weight):
     f = F.conv1d if len(shape) == 3 else F.conv2d
     check(lambda a, w: f(a, w, padding=1), torch.zeros(shape), torch.zeros(weight))
+
+
+@pytest.mark.parametrize("base", [1, 2, 2.5])
+def test_a_number_to_the_power_of_a_transposed_tensor_is_contiguous(base):
+    check(lambda a: (torch.pow(base, a), (base**a).view(-1).mul_(2)), x.t())

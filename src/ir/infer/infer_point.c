@@ -113,6 +113,11 @@ MgRc mg_infer_promote(MgInfer *in) {
     ValRef v[2] = {mg_infer_tensor(in, 0), mg_infer_tensor(in, 1)};
     return mg_infer_iter(in, 0, d, v, 2);
   }
+  case TOP_pow_Scalar: { /* its structured kernel asks for a result without strides of its own: contiguous */
+    MgDims size;
+    mg_infer_dims_of(in, mg_infer_tensor(in, 1), &size);
+    return mg_infer_out(in, 0, d, &size, NULL);
+  }
   case TOP_where_ScalarSelf: /* the number becomes a 0-dim tensor of its own dtype */
   case TOP_where_ScalarOther: break;
   }
