@@ -106,6 +106,10 @@ static void test_dtypes(void) {
   CHECK(mg_dtype_promote(DT_u8, DT_i8) == DT_i16 && mg_dtype_promote(DT_i64, DT_f16) == DT_f16);
   CHECK(mg_dtype_promote(DT_f16, DT_bf16) == DT_f32 && mg_dtype_promote(DT_bool, DT_u8) == DT_u8);
   CHECK(mg_dtype_promote(DT_f64, DT_c64) == DT_c128 && mg_dtype_promote(DT_f32, DT_c32) == DT_c64);
+  CHECK(mg_dtype_promote(DT_bf16, DT_c32) == DT_c64 && mg_dtype_promote(DT_f16, DT_c32) == DT_c32);
+  CHECK(mg_dtype_promote(DT_bf16, DT_bc32) == DT_bc32 && mg_dtype_promote(DT_f16, DT_bc32) == DT_c64);
+  CHECK(mg_dtype_promote(DT_c32, DT_bc32) == DT_c64 && mg_dtype_promote(DT_bc32, DT_i64) == DT_bc32);
+  CHECK(mg_dtype_promote(DT_bc32, DT_f64) == DT_c128 && mg_dtype_promote(DT_bc32, DT_c64) == DT_c64);
   for (int i = 0; i < 32; i++) {
     const char *name = mg_dtype_name(i);
     if (mg_dtype_size(i)) CHECK(mg_dtype_parse(name, (int)strlen(name)) == (MgDtype)i);

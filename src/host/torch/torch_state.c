@@ -62,6 +62,8 @@ static bool state_has_saved_hooks(void) {
   return deque[BEGIN] != deque[END];
 }
 
+bool mg_state_node_hooks(void) { return mg_abi.node_hooks_empty && !mg_abi.node_hooks_empty(); }
+
 bool mg_state_functorch(void) { return state.functorch_key && state.key_included(state.functorch_key); }
 
 bool mg_state_jit_tracing(void) {
@@ -110,6 +112,7 @@ void mg_state_read(MgTorchState *s) {
   s->anomaly = mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled;
   s->jit_tracing = mg_state_jit_tracing();
   s->saved_hooks = state_has_saved_hooks();
+  s->node_hooks = mg_state_node_hooks();
   s->threads = (uint32_t)state.threads();
 }
 
@@ -135,6 +138,7 @@ bool mg_state_explain(const MgTorchState *was, const MgTorchState *now, char *te
   DIFF(anomaly)
   DIFF(jit_tracing)
   DIFF(saved_hooks)
+  DIFF(node_hooks)
   DIFF(threads)
 #undef DIFF
   return false;

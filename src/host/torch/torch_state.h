@@ -19,6 +19,7 @@ typedef struct MgTorchState {
   uint8_t anomaly;                         /* torch.autograd's anomaly mode */
   uint8_t jit_tracing;                     /* torch.jit.trace is listening */
   uint8_t saved_hooks;                     /* functions of the program see what autograd saves */
+  uint8_t node_hooks;                      /* functions of the program see each autograd node */
   uint32_t threads;                        /* intra-op threads */
 } MgTorchState;
 
@@ -26,6 +27,7 @@ const char *mg_state_init(void);          /* looks the accessors up; NULL, or wh
 void mg_state_set_functorch_key(int key); /* torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode */
 bool mg_state_functorch(void);            /* inside of a torch.func transform? */
 bool mg_state_jit_tracing(void);
+bool mg_state_node_hooks(void);     /* inside of torch.autograd.graph.node_creation_hook? */
 long mg_state_function_modes(void); /* length of the stack of torch_function modes */
 /* Sets whether torch_function is enabled (a torch::TorchFunctionDisabledState;
  * negative: leaves it); what it was. */

@@ -33,6 +33,7 @@ static const struct {
     [DT_f8e5m2fnuz] = {"f8e5m2fnuz", 1, TY_u8, 'm'},
     [DT_f8e4m3fnuz] = {"f8e4m3fnuz", 1, TY_u8, 'm'},
     [DT_f8e8m0fnu] = {"f8e8m0fnu", 1, TY_u8, 'm'},
+    [DT_bc32] = {"bc32", 4, TY_i32, 'c'},
 };
 #define DTYPE_ROWS ((int)(sizeof dtype_row / sizeof *dtype_row))
 
@@ -71,10 +72,21 @@ bool mg_dtype_has_ty(MgDtype d) { return dtype_known(d) && !strchr("cm", dtype_r
 MgTy mg_dtype_ty(MgDtype d) { return dtype_known(d) ? dtype_row[d].ty : TY__COUNT; }
 MgTy mg_dtype_compute(MgDtype d) { return d == DT_f16 || d == DT_bf16 ? TY_f32 : mg_dtype_ty(d); }
 
+MgDtype mg_dtype_real(MgDtype d) {
+  return d == DT_c128 ? DT_f64 : d == DT_c64 ? DT_f32 : d == DT_c32 ? DT_f16 : DT_bf16;
+}
+
+/* A float and a complex number: the smallest complex number whose halves hold the float. */
+static MgDtype dtype_join_complex(MgDtype real, MgDtype complex) {
+  MgDtype half = mg_dtype_real(complex);
+  if (real == DT_f64) return DT_c128;
+  return real == half || dtype_row[complex].size > 4 ? complex : DT_c64;
+}
+
 /* c10::promoteTypes: within a class the wider wins; bool < integers < floats < complex.  The exceptions are
  * the pairs where neither operand holds the other: u8 with a signed type goes one signed width up; f16 with
- * bf16 is f32; a complex with a float takes the float's precision.  u16/u32/u64 promote only with themselves,
- * bool, floats and complex (torch raises otherwise): DT_none. */
+ * bf16 is f32, and so are their complex numbers c64; a complex with a float takes the wider precision.
+ * u16/u32/u64 promote only with themselves, bool, floats and complex (torch raises otherwise): DT_none. */
 MgDtype mg_dtype_promote(MgDtype a, MgDtype b) {
   if (a == b) return dtype_known(a) ? a : DT_none;
   char ca = dtype_class(a), cb = dtype_class(b);
@@ -91,7 +103,8 @@ MgDtype mg_dtype_promote(MgDtype a, MgDtype b) {
   if (ca == 'b') return b;
   if (cb == 'c') {
     if (ca == 'u' || ca == 'i') return b;
-    if (ca == 'f') return a == DT_f64 ? DT_c128 : a == DT_f16 ? b : b == DT_c32 ? DT_c64 : b;
+    if (ca == 'f') return dtype_join_complex(a, b);
+    if (dtype_row[a].size == 4 && dtype_row[b].size == 4) return DT_c64;
     return dtype_row[a].size > dtype_row[b].size ? a : b;
   }
   if (cb == 'f') {

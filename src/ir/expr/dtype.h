@@ -26,6 +26,7 @@ typedef enum MgDtype { /* values are c10::ScalarType, so they cross torch's C AB
                        DT_u32 = 28,
                        DT_u64 = 29,
                        DT_f8e8m0fnu = 44,
+                       DT_bc32 = 46,
                        DT_none = 255
 } MgDtype;
 
@@ -56,6 +57,7 @@ MgDtype mg_dtype_parse(const char *name, int len); /* DT_none when unknown */
 bool mg_dtype_is_float(MgDtype d);                 /* f16 bf16 f32 f64 */
 bool mg_dtype_is_barebones(MgDtype d); /* u16 u32 u64: torch has few kernels for them, and no promotion */
 bool mg_dtype_is_complex(MgDtype d);
+MgDtype mg_dtype_real(MgDtype d); /* of one half of a complex number */
 bool mg_dtype_is_int(MgDtype d);  /* integers, not bool */
 bool mg_dtype_has_ty(MgDtype d);  /* the loop IR can hold it */
 MgTy mg_dtype_ty(MgDtype d);      /* storage type; DT_bool -> TY_i1; DT_c128 -> TY_f64, twice */

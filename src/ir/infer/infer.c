@@ -1,6 +1,7 @@
 /* Result inference: the driver, argument access, sizes, dtypes.  See infer.h. */
 #include "ir/infer/infer.h"
 #include <string.h>
+#include "ir/infer/eager_rules.h"
 
 /* ---- driver ---- */
 
@@ -235,13 +236,18 @@ static MgDtype infer_join(MgDtype a, MgDtype b) {
   return a == DT_none ? b : b == DT_none ? a : mg_dtype_promote(a, b);
 }
 
+/* The complex numbers that consist of two floats of this dtype. */
+static MgDtype infer_complex(MgDtype d) {
+  if (d == DT_bf16 && mg_eager_rule(ER_bf16_has_complex)) return DT_bc32;
+  return d == DT_f64 ? DT_c128 : d == DT_f16 ? DT_c32 : DT_c64;
+}
+
 /* A category of lower priority changes only the kind (bool < integer < float < complex), not the width. */
 static MgDtype infer_combine(MgDtype high, MgDtype low) {
   if (high == DT_none) return low;
   if (low == DT_none || mg_dtype_is_complex(high)) return high;
   if (mg_dtype_is_float(high)) {
-    if (!mg_dtype_is_complex(low)) return high;
-    return high == DT_f64 ? DT_c128 : high == DT_f16 ? DT_c32 : DT_c64;
+    return mg_dtype_is_complex(low) ? infer_complex(high) : high;
   }
   if (high == DT_bool || mg_dtype_is_float(low) || mg_dtype_is_complex(low)) return infer_join(high, low);
   return high;
@@ -260,8 +266,7 @@ MgDtype mg_infer_result_type(const MgInfer *in, const MgArg *const *arg, int n) 
                                   : a->tag == MA_int ? DT_i64
                                                      : DT_bool);
     } else if (a->tag == MA_object) { /* a complex number */
-      MgDtype d = in->g->default_dtype;
-      number = infer_join(number, d == DT_f64 ? DT_c128 : d == DT_f16 ? DT_c32 : DT_c64);
+      number = infer_join(number, infer_complex(in->g->default_dtype));
     }
   }
   return infer_combine(dim, infer_combine(zero, number));
@@ -302,7 +307,7 @@ static void infer_device(const MgInfer *in, MgVal *t) {
 }
 
 MgRc mg_infer_out(MgInfer *in, int i, MgDtype d, const MgDims *size, const MgDims *stride) {
-  if (d == DT_none) return MG_UNSUP;
+  if (!mg_dtype_size(d)) return MG_UNSUP;
   if (i >= in->n->nout) TRY(mg_infer_results(in, i + 1));
   ValRef v = mg_graph_val(in->g, d, size->n);
   TRYP(v);

@@ -2,6 +2,7 @@
 #include "ir/infer/infer.h"
 #include <math.h>
 #include <string.h>
+#include "ir/infer/eager_rules.h"
 
 #define ARG(name) mg_infer_arg(in, name)
 
@@ -37,8 +38,7 @@ static MgRc create_arange(MgInfer *in) {
     return mg_infer_out(in, 0, d, &size, NULL);
   }
   if (!create_real(in, start, &a) || !create_real(in, end, &b) || !create_real(in, step, &s)) return MG_UNSUP;
-  if (d == DT_i64)
-    a = trunc(a), b = trunc(b), s = trunc(s); /* ATen counts in the dtype there, in double for the others */
+  if (d == DT_i64 && !mg_eager_rule(ER_arange_i64_in_double)) a = trunc(a), b = trunc(b), s = trunc(s);
   if (s == 0) return MG_UNSUP;
   double n = ceil((b - a) / s);
   if (!(n >= 0 && n < 9e15)) return MG_UNSUP;

@@ -58,7 +58,7 @@ MgRc mg_infer_same(MgInfer *in) {
   case TOP_fill_Scalar:
   case TOP_fill_Tensor: return mg_infer_like(in, 0, d, v);
   case TOP_abs:
-    if (mg_dtype_is_complex(d)) d = d == DT_c64 ? DT_f32 : d == DT_c128 ? DT_f64 : DT_f16;
+    if (mg_dtype_is_complex(d)) d = mg_dtype_real(d);
     break;
   case TOP_native_dropout_backward: d = mg_infer_float(in, d); break;
   case TOP_prelu:

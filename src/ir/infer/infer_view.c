@@ -418,13 +418,14 @@ static MgRc view_unflatten(MgInfer *in, ValRef v) {
 static MgRc view_pairs(MgInfer *in, ValRef v, bool real) {
   static const struct {
     MgDtype pair, complex;
-  } row[] = {{DT_f16, DT_c32}, {DT_f32, DT_c64}, {DT_f64, DT_c128}};
+  } row[] = {{DT_f16, DT_c32}, {DT_bf16, DT_bc32}, {DT_f32, DT_c64}, {DT_f64, DT_c128}};
   MgDtype from = mg_val(in->g, v)->dtype;
   SymRef two = mg_infer_c(in, 2);
   ViewState s;
   view_of(in, v, &s);
   for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
     if (from != (real ? row[k].complex : row[k].pair)) continue;
+    if (!real && from == DT_bf16) return MG_UNSUP; /* eager refuses */
     if (!real) {
       int n = s.size.n - 1;
       if (n < 0 || mg_infer_is(in, s.size.d[n], 2) != 1 || mg_infer_is(in, s.stride.d[n], 1) != 1)

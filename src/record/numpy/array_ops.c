@@ -683,7 +683,8 @@ PyObject *mg_array_wrap(PyObject *array, SrcRef src) {
 PyObject *mg_array_of_tensor(PyObject *standin, bool force) {
   const MgGraph *g = mg_standin_info(standin)->cap->rec->g;
   const MgVal *v = mg_val(g, mg_standin_val(standin));
-  if (!mg_array_numpy.ufunc || v->device != DEV_cpu || v->dtype == DT_bf16 || v->dtype == DT_c32)
+  if (!mg_array_numpy.ufunc || v->device != DEV_cpu || v->dtype == DT_bf16 || v->dtype == DT_c32 ||
+      v->dtype == DT_bc32)
     return mg_rec_break(BK_to_numpy, "Tensor.numpy");
   PyObject *grad = PyObject_GetAttrString(standin, "requires_grad"), *plain = NULL;
   bool tracked = grad == Py_True;

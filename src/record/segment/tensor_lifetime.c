@@ -272,6 +272,9 @@ int mg_standin_begin(MgRec *r) {
   if (cap->functorch_before > 0) return mg_rec_break(BK_functorch, "called inside torch.func or vmap"), -1;
   if (standin_forward_level() >= 0)
     return mg_rec_break(BK_forward_mode, "forward-mode differentiation is active"), -1;
+  /* Compiled calls make one node for many of eager's, and a recording makes more. */
+  if (mg_state_node_hooks())
+    return mg_rec_break(BK_node_hook, "torch.autograd.graph.node_creation_hook is active"), -1;
   cap->autocast_depth = mg_state_autocast_depth();
   if (!(cap->autocast = standin_save_autocast())) return -1;
   if (!(cap->mode = mg_dispatch_mode_new(cap))) return -1;

@@ -15,6 +15,7 @@
 #include "entry/guard/guard_add.h"
 #include "host/python/pyobject.h"
 #include "host/torch/conj_neg.h"
+#include "host/torch/eager_probe.h"
 #include "host/torch/function_stack.h"
 #include "host/torch/literals.h"
 #include "host/torch/tensor_facts.h"
@@ -162,8 +163,8 @@ int mg_standin_init(PyObject *module) {
   void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
   standin_inference_on =
       (bool (*)(void))dlsym(c10 ? c10 : RTLD_DEFAULT, "_ZN3c1013InferenceMode10is_enabledEv");
-  if (mg_torchobj_init() || mg_torchfn_init() || standin_make_type() || mg_subclass_init() ||
-      mg_wrapper_init())
+  if (mg_torchobj_init() || mg_eager_probe() || mg_torchfn_init() || standin_make_type() ||
+      mg_subclass_init() || mg_wrapper_init())
     return -1;
   return PyModule_AddFunctions(module, mg_tensor_methods);
 }

@@ -38,6 +38,7 @@ static void abi_load_once(void) {
   OPTIONAL(record_tls, abi_cpu, "_ZN2at24get_record_function_tls_Ev");
   OPTIONAL(record_global, abi_cpu, "_ZN2at18hasGlobalCallbacksEv");
   OPTIONAL(anomaly_enabled, abi_cpu, "_ZN5torch8autograd11AnomalyMode8_enabledE");
+  OPTIONAL(node_hooks_empty, abi_cpu, "_ZN2at4impl17NodeCreationHooks5emptyEv");
   OPTIONAL(grad_fn, abi_cpu, "_ZNK2at10TensorBase7grad_fnEv");
   OPTIONAL(exec_info, abi_cpu, "_ZN5torch8autograd32get_current_graph_task_exec_infoEv");
   OPTIONAL(graph_task, abi_cpu, "_ZN5torch8autograd25get_current_graph_task_idEv");

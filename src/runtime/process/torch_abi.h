@@ -63,7 +63,8 @@ typedef struct MgAbi {
   const void *(*record_tls)(void);          /* at::get_record_function_tls_: begins with a std::vector */
   bool (*record_global)(void);              /* at::hasGlobalCallbacks */
   bool *anomaly_enabled;                    /* torch::autograd::AnomalyMode::_enabled */
-  const void *(*grad_fn)(const MgTensor *); /* TensorBase::grad_fn: a std::shared_ptr<Node>, by reference */
+  bool (*node_hooks_empty)(void);           /* at::impl::NodeCreationHooks::empty, since torch 2.14 */
+  const void *(*grad_fn)(const MgTensor *); /* TensorBase::grad_fn: a pointer whose first word is the Node */
   const void *(*exec_info)(void); /* get_current_graph_task_exec_info: NULL outside of backward passes */
   int (*graph_task)(void);        /* get_current_graph_task_id: -1 outside of backward passes */
   void (*gomp_parallel)(void (*fn)(void *), void *arg, unsigned nthreads, unsigned flags);
