@@ -62,12 +62,13 @@ def _check_name(name: Any) -> None:
         raise TypeError(f"magneto.compile: name must be a string or None, got {type(name).__name__}")
 
 
-def _check_shapes_spec(shapes_spec: Any) -> None:
-    if shapes_spec is not None:
-        raise NotImplementedError(
-            "magneto.compile: shapes_spec is not supported; mark sizes with magneto.mark_dynamic, "
-            "maybe_mark_dynamic or mark_static, or use dynamic="
-        )
+def _check_specs(**specs: Any) -> None:
+    for name, value in specs.items():
+        if value is not None:
+            raise NotImplementedError(
+                f"magneto.compile: {name} is not supported; mark sizes with magneto.mark_dynamic, "
+                "maybe_mark_dynamic or mark_static, or use dynamic="
+            )
 
 
 def _check_options(options: Any) -> dict[str, Any]:
@@ -102,10 +103,11 @@ def checked(
     recompile_limit: Any = None,
     isolate_recompiles: Any = False,
     shapes_spec: Any = None,
+    dynamic_shapes: Any = None,
 ) -> dict[str, Any]:
     """Checks the arguments of compile() and turns them into those of ``_magneto.Callable``."""
     _check_name(name)
-    _check_shapes_spec(shapes_spec)
+    _check_specs(shapes_spec=shapes_spec, dynamic_shapes=dynamic_shapes)
     out: dict[str, Any] = {"fullgraph": _check_flag("fullgraph", fullgraph)}
     if dynamic is not None:
         out["dynamic"] = int(_check_flag("dynamic", dynamic))
@@ -178,6 +180,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     shapes_spec: None = None,
+    dynamic_shapes: None = None,
 ) -> F: ...
 @overload
 def compile(
@@ -193,6 +196,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     shapes_spec: None = None,
+    dynamic_shapes: None = None,
 ) -> Callable[[F], F]: ...
 def compile(
     f: Any = None,
@@ -207,6 +211,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     shapes_spec: None = None,
+    dynamic_shapes: None = None,
 ) -> Any:
     """Returns a callable that does what ``f`` does, faster.  Nothing is compiled until it is called.
 
@@ -230,7 +235,7 @@ def compile(
             Where it has not, the limit is 8, and 32 for new sizes of tensors.
         isolate_recompiles: share no compiled code with other compile() calls of the same function,
             so that their recompiles do not count here.
-        shapes_spec: must be None; mark sizes with mark_dynamic() instead.
+        shapes_spec, dynamic_shapes: must be None; mark sizes with mark_dynamic() instead.
 
     Returns:
         For a function, a callable with its name, signature and attributes.
@@ -240,7 +245,7 @@ def compile(
     Raises:
         TypeError: an argument has the wrong type.
         ValueError: an unknown back end, mode or option, or a number out of range.
-        NotImplementedError: shapes_spec is given.
+        NotImplementedError: shapes_spec or dynamic_shapes is given.
 
     Example:
         >>> import torch, magneto
@@ -260,6 +265,7 @@ def compile(
         recompile_limit=recompile_limit,
         isolate_recompiles=isolate_recompiles,
         shapes_spec=shapes_spec,
+        dynamic_shapes=dynamic_shapes,
     )
     off = _check_flag("disable", disable)
     if f is None:  # errors belong to the line of the decorator

@@ -180,13 +180,13 @@ def examine() -> list[Finding]:
             "torch C ABI",
             not m["abi_error"],
             m["abi_error"] or "all functions found",
-            "pip install 'torch>=2.11,<2.14'",
+            "pip install 'torch>=2.11,<2.16'",
         ),
         Finding(
             "tensor layout",
             m["tensor_layout"] and m["wrap"],
             "as expected" if m["tensor_layout"] else "unknown in this build of torch",
-            "pip install 'torch>=2.11,<2.14' (a build from pytorch.org)",
+            "pip install 'torch>=2.11,<2.16' (a build from pytorch.org)",
         ),
         Finding(
             "torch.profiler",
@@ -194,7 +194,7 @@ def examine() -> list[Finding]:
             "compiled calls are shown"
             if m["profiler"]
             else "compiled calls are not shown: this torch lacks the functions",
-            "pip install 'torch>=2.13,<2.14'   (optional: what compiled calls do, under torch.profiler)",
+            "pip install 'torch>=2.13,<2.16'   (optional: what compiled calls do, under torch.profiler)",
             needed=False,
         ),
         Finding(
