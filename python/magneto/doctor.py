@@ -171,9 +171,10 @@ def examine() -> list[Finding]:
         Finding("magneto", True, __version__),
         Finding(
             "Python",
-            sys.version_info[:2] in ((3, 11), (3, 12)) and platform.python_implementation() == "CPython",
+            sys.version_info[:2] in ((3, 11), (3, 12), (3, 13))
+            and platform.python_implementation() == "CPython",
             f"{platform.python_implementation()} {version}",
-            "use CPython 3.11 or 3.12",
+            "use CPython 3.11 to 3.13",
         ),
         Finding("torch", True, torch.__version__),
         Finding(

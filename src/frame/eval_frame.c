@@ -91,7 +91,7 @@ static PyObject *hook_run_bare(PyThreadState *ts, MgFrame *f, int throwflag) {
 static int hook_find_return(PyCodeObject *co) {
   MgCode *c = mg_decode(co);
   int found = -1;
-  for (int i = 0; c && i < c->n && found<0; i = c->instr[i].next> i ? c->instr[i].next : i + 1) {
+  for (int i = 0; c && i < c->n && found < 0; i = mg_decode_after(c, i)) {
     const MgInstr *in = &c->instr[i];
     bool returns = in->op == BC_RETURN_CONST ||
                    (in->op == BC_LOAD_CONST && in->next < c->n && c->instr[in->next].op == BC_RETURN_VALUE);
@@ -113,7 +113,7 @@ static int hook_true_check(MgFrame *f) {
   if (co != code) unit = hook_find_return(co), code = co;
   MgFrameView v;
   mg_pyframe_view(f, &v);
-  return co->co_argcount > 1 && v.slot[1] == Py_True && mg_pyframe_lasti(f) < 0 ? unit : -1;
+  return co->co_argcount > 1 && v.slot[1] == Py_True && !mg_pyframe_next(f) ? unit : -1;
 }
 
 static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag) {

@@ -54,25 +54,39 @@ static void resume_run_free(MgInnerRun *run) {
   free(run);
 }
 
-/* Every way out of the driver: unlinks, and lets CPython go on with the frame. */
+/* ---- the ways out of the driver: unlink, and let CPython go on with the frame ---- */
+
+static PyObject *drive_raise(MgDrive *d) {
+  mg_pyframe_unlink(d->at.ts, &d->at.link);
+  mg_hook_mode = HOOK_compile;
+  return mg_pyframe_raise(d->at.ts, d->at.f, d->at.code);
+}
+
+/* Executes the second half of an instruction, with which CPython cannot begin.  False with an exception. */
+static bool drive_whole(MgDrive *d, int *unit) {
+  if (d->at.code->instr[*unit].part != PART_stop) return true;
+  MgLoop l;
+  MgOuter at = {.stop_at = 1, .descend = -1, .exc_n = -1};
+  mg_hook_mode = HOOK_compile;
+  MgLoopEnd end = mg_loop_run(&l, d->at.ts, d->at.f, d->at.code, &at, true, 0);
+  *unit = l.unit;
+  return end == LOOP_stop;
+}
+
 static PyObject *drive_leave(MgDrive *d, int unit) {
+  if (!drive_whole(d, &unit)) return drive_raise(d);
   mg_pyframe_unlink(d->at.ts, &d->at.link);
   mg_hook_mode = HOOK_compile;
   return mg_pyframe_run_at(d->at.ts, d->at.f, unit);
 }
 
 static PyObject *drive_rest(MgDrive *d, int unit) {
+  if (!drive_whole(d, &unit)) return drive_raise(d);
   mg_pyframe_unlink(d->at.ts, &d->at.link);
   mg_hook_mode = HOOK_off;
   PyObject *r = mg_pyframe_run_at(d->at.ts, d->at.f, unit);
   mg_hook_mode = HOOK_compile;
   return r;
-}
-
-static PyObject *drive_raise(MgDrive *d) {
-  mg_pyframe_unlink(d->at.ts, &d->at.link);
-  mg_hook_mode = HOOK_compile;
-  return mg_pyframe_run(d->at.ts, d->at.f, 1);
 }
 
 /* The frame and those that wait for it, as guards see them; *buf (RESUME_SMALL entries) may be
@@ -119,7 +133,7 @@ static void drive_write(MgDrive *d, const MgEntry *e, PyObject **values) {
   }
   for (int i = e->nslot; i < before; i++) Py_CLEAR(d->at.v.slot[i]);
   mg_pyframe_set_stacktop(d->at.f, e->nslot);
-  mg_pyframe_set_lasti(d->at.f, e->end - 1);
+  mg_pyframe_set_next(d->at.f, e->end);
 }
 
 /* The frames that the segment ended in are made next; takes the values. */
@@ -431,7 +445,7 @@ static DriveFound drive_find_new(MgDrive *d, DriveLook *k) {
 
 static DriveNext drive_find(MgDrive *d, int *nplain) {
   DriveLook k; /* its buffers are not cleared */
-  k.unit = mg_pyframe_lasti(d->at.f) + 1;
+  k.unit = mg_pyframe_next(d->at.f);
   k.all = k.all_small;
   k.vals = k.vals_small;
   k.nvals = RESUME_SMALL;
@@ -497,7 +511,7 @@ static void drive_take_waiting(MgDrive *d, int *nplain) {
     run->value[in->first + 1 + i] = NULL;
   }
   mg_pyframe_set_stacktop(d->at.f, in->nslot);
-  mg_pyframe_set_lasti(d->at.f, in->unit - 1);
+  mg_pyframe_set_next(d->at.f, in->unit);
   if (run->next < run->e->ninner) {
     d->run = run;
   } else {
@@ -519,25 +533,25 @@ static PyObject *drive_pass(MgDrive *d) {
  * *l is where the frame goes on, unless a segment of the callee has gone on in this frame or further up. */
 static MgLoopEnd drive_call(MgDrive *d, MgLoop *l) {
   MgInnerRun *run = d->run;
-  const MgInstr *in = &d->at.code->instr[mg_pyframe_lasti(d->at.f) + 1];
+  const MgInstr *in = &d->at.code->instr[mg_pyframe_next(d->at.f)];
   d->run = NULL;
   d->at.call = (int)(in - d->at.code->instr);
   d->pass = -1;
   run->caller = d;
-  mg_pyframe_set_lasti(d->at.f, in->at);
+  mg_pyframe_set_at(d->at.f, in->at);
   PyObject *r = resume_call(run);
   if (r && (d->pass >= 0 || d->landed)) {
     Py_DECREF(r);
     return LOOP_stop;
   }
   if (d->landed)
-    mg_pyframe_set_lasti(d->at.f, mg_pyframe_lasti(d->at.f) + 1); /* too deep a recursion to return from */
+    mg_pyframe_set_at(d->at.f, mg_pyframe_next(d->at.f)); /* too deep a recursion to return from */
   MgOuter at = {.descend = -1, .exc_n = -1};
   if (!r) return mg_loop_run(l, d->at.ts, d->at.f, d->at.code, &at, true, 1);
   int top = mg_pyframe_stacktop(d->at.f);
   d->at.v.slot[top] = r;
   mg_pyframe_set_stacktop(d->at.f, top + 1);
-  mg_pyframe_set_lasti(d->at.f, in->next - 1);
+  mg_pyframe_set_next(d->at.f, in->next);
   l->unit = in->next;
   return LOOP_stop;
 }
@@ -570,7 +584,7 @@ int mg_resume_pending(MgDrive *d) {
   mg_hook_mode = HOOK_off;
   int rc = mg_pyframe_pending(d->at.ts);
   mg_hook_mode = mode;
-  if (rc) mg_pyframe_set_lasti(d->at.f, mg_pyframe_lasti(d->at.f) + 1);
+  if (rc) mg_pyframe_set_at(d->at.f, mg_pyframe_next(d->at.f));
   return rc;
 }
 
@@ -579,7 +593,7 @@ int mg_resume_pending(MgDrive *d) {
  * this code waits longer before it is given up. */
 static PyObject *drive_stopped(MgDrive *d) {
   MgCodeInfo *info = d->at.info;
-  int unit = mg_pyframe_lasti(d->at.f) + 1;
+  int unit = mg_pyframe_next(d->at.f);
   mg_stats.stopped++;
   mg_log(MG_LOG_fallback, "%s: compiling was given up, since a signal waits",
          PyUnicode_AsUTF8(d->at.v.code->co_qualname));
@@ -608,7 +622,7 @@ static PyObject *drive_run(MgDrive *d, bool waiting) {
       waiting = false;
     } else next = drive_compiled(d, &nplain);
     if (d->at.stopped) return drive_stopped(d);
-    int unit = mg_pyframe_lasti(d->at.f) + 1;
+    int unit = mg_pyframe_next(d->at.f);
     MG_ASSERT(mg_pyframe_stacktop(d->at.f) >= 0,
               "between segments the frame is not as CPython would have it");
     if (next == DRIVE_fail) {
@@ -617,7 +631,7 @@ static PyObject *drive_run(MgDrive *d, bool waiting) {
       return mg_pyframe_drop(d->at.ts, d->at.f);
     }
     if (next == DRIVE_raise) {
-      mg_pyframe_set_lasti(d->at.f, unit); /* the exception belongs to the instruction that would run next */
+      mg_pyframe_set_at(d->at.f, unit); /* the exception belongs to the instruction that would run next */
       return drive_raise(d);
     }
     if (next == DRIVE_pass) return drive_pass(d);

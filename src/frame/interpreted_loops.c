@@ -60,7 +60,7 @@ static void walk_loop(const MgCode *c, int unit, int *first, int *last) {
 }
 
 MgLoopEnd mg_walk(MgDrive *d, MgLoop *l) {
-  int start = mg_pyframe_lasti(d->at.f) + 1, first, last;
+  int start = mg_pyframe_next(d->at.f), first, last;
   MgLoopEnd end;
   walk_loop(d->at.code, start, &first, &last);
   do {

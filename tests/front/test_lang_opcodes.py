@@ -17,7 +17,15 @@ from magneto import _magneto
 USED = (lang_exc, lang_fun, lang_gen, lang_misc, lang_more, lang_opcodes, lang_repro)
 ASYNC = {"ASYNC_GEN_WRAP", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "GET_AITER", "GET_ANEXT", "GET_AWAITABLE"}
 # Not in functions, or no instruction of its own: a prefix, markers of the interpreter.
-ELSEWHERE = {"IMPORT_STAR", "PRINT_EXPR", "EXTENDED_ARG", "INTERPRETER_EXIT", "RESERVED"}
+ELSEWHERE = {
+    "IMPORT_STAR",
+    "PRINT_EXPR",
+    "EXTENDED_ARG",
+    "INTERPRETER_EXIT",
+    "RESERVED",
+    "EXIT_INIT_CHECK",
+    "ENTER_EXECUTOR",
+}
 # Emitted in places that Python code does not choose, or only by `from x import *`, class bodies and the like.
 UNSEEN = {"CACHE", "NOP", "COPY_FREE_VARS_", "LOAD_LOCALS", "LOAD_FROM_DICT_OR_GLOBALS"}
 

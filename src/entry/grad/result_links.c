@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "entry/grad/joint_plans.h"
 #include "host/python/glue.h"
+#include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "runtime/process/torch_abi.h"
 
@@ -163,7 +164,7 @@ static bool links_captured(const MgLinks *s) {
 
 /* new; NULL without an exception when the tensor is gone */
 static PyObject *links_alive(const Linked *l) {
-  PyObject *t = l->weak ? PyWeakref_GetObject(l->weak) : NULL;
+  PyObject *t = l->weak ? mg_weakref_target(l->weak) : NULL;
   return t && t != Py_None ? Py_NewRef(t) : NULL;
 }
 

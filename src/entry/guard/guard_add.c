@@ -12,6 +12,7 @@
 #include "entry/guard/source.h"
 #include "entry/guard/transient_modules.h"
 #include "host/python/names.h"
+#include "host/python/pyframe.h"
 #include "host/python/pyobject.h"
 #include "host/torch/array_header.h"
 #include "host/torch/tensor_facts.h"
@@ -275,7 +276,7 @@ bool mg_guard_same_order(PyObject *a, PyObject *b) {
   PyObject *x, *y;
   Py_hash_t h;
   if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
-  while (_PySet_NextEntry(a, &i, &x, &h) && _PySet_NextEntry(b, &j, &y, &h))
+  while (mg_pyframe_next_in_set(a, &i, &x, &h) && mg_pyframe_next_in_set(b, &j, &y, &h))
     if (x != y && !(mg_guard_is_const(y) && mg_guard_same_const(x, y))) return false;
   return true;
 }
@@ -389,6 +390,7 @@ static MgDictGuard *guard_dict(MgGuards *g, PyObject *dict, PyObject *owner) {
   uint32_t at = mg_map_getp(&g->by_dict, dict);
   g->recent = at == MG_MAP_NONE ? g->ndict : at;
   if (at != MG_MAP_NONE) return &g->dict[at];
+  if (mg_pyframe_detach_values(dict)) g->failed = true;
   if (mg_map_putp(&g->by_dict, dict, g->ndict) != MG_OK) g->failed = true;
   MgDictGuard *d = PUSH(g, dict, ndict, cap_dict);
   if (!d) return NULL;
@@ -659,8 +661,8 @@ static int guard_release_watched(MgGuards *g) {
 }
 
 uint32_t mg_guard_type_version(PyTypeObject *t) {
-  if (!(t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) _PyType_Lookup(t, mg_names.class_);
-  return t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG ? t->tp_version_tag : 0;
+  if (!mg_type_version(t)) _PyType_Lookup(t, mg_names.class_);
+  return mg_type_version(t);
 }
 
 /* Neighbours in memory are checked one after the other, which caches like: objects of one

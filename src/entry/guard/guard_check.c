@@ -15,6 +15,7 @@
 #include "entry/guard/source.h"
 #include "host/python/iterators.h"
 #include "host/python/names.h"
+#include "host/python/pyframe.h"
 #include "host/python/pyobject.h"
 #include "host/torch/array_header.h"
 #include "host/torch/flatten.h"
@@ -102,7 +103,7 @@ static bool guard_set_equal(PyObject *set, PyObject *want) {
   PyObject *x;
   Py_hash_t h;
   if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(want)) return false;
-  while (_PySet_NextEntry(set, &pos, &x, &h))
+  while (mg_pyframe_next_in_set(set, &pos, &x, &h))
     if (!guard_same_value(x, PyTuple_GET_ITEM(want, i++))) return false;
   return true;
 }
@@ -380,9 +381,7 @@ static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint
   if (ph) return ph;
   for (uint32_t i = 0; i < g->ntype; i++) {
     MgFastType *f = &g->fast_type[i];
-    if (f->type->tp_version_tag == f->version && f->version &&
-        f->type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)
-      continue;
+    if (f->version && mg_type_version(f->type) == f->version) continue;
     if (!guard_type_holds(&g->type[i], bad_key)) {
       *at = i;
       return PH_type;

@@ -44,9 +44,9 @@ void mg_transient_part(MgParted *p, const MgGuards *g) {
 void mg_transient_learn(MgMap *classes, MgParted *p) {
   bool model = false;
   for (uint32_t i = 0; i < p->n; i++)
-    model |= p->v[i].class == &transient_trained && PyWeakref_GET_OBJECT(p->v[i].ref) == Py_None;
+    model |= p->v[i].class == &transient_trained && mg_weakref_target(p->v[i].ref) == Py_None;
   for (uint32_t i = 0; i < p->n && !model; i++)
-    if (PyWeakref_GET_OBJECT(p->v[i].ref) == Py_None)
+    if (mg_weakref_target(p->v[i].ref) == Py_None)
       (void)mg_map_putp(classes, p->v[i].class, 1); /* lost when memory runs out: a recompile */
   mg_transient_free(p);
 }

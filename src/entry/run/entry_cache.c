@@ -217,7 +217,7 @@ static void cache_module_died(void *arg) {
   for (int i = 0; b && b->key && i < b->n; i++) hits += b->entry[i]->hits;
   if (b && hits <= MG_TUNE_MODULE_FEW_HITS) mg_transient_part(&b->site->parted, e->guards);
   if (b && e->key_watch && b->n == 1 &&
-      PyWeakref_GET_OBJECT(PyList_GET_ITEM(e->guards->watch, e->key_watch - 1)) == Py_None)
+      mg_weakref_target(PyList_GET_ITEM(e->guards->watch, e->key_watch - 1)) == Py_None)
     mg_cost_instance_died(e->bucket, hits, hits <= MG_TUNE_MODULE_FEW_HITS);
   cache_entry_died(e);
 }

@@ -99,7 +99,7 @@ static PyObject *snap_globals(PyObject *name) {
 static int snap_set_traceback(PyObject *e, PyObject *entries) {
   PyObject *tb = Py_NewRef(Py_None);
   for (Py_ssize_t i = PyList_GET_SIZE(entries); tb && i--;) {
-    PyObject *entry = PyList_GET_ITEM(entries, i), *code = PyWeakref_GET_OBJECT(PyTuple_GET_ITEM(entry, 0));
+    PyObject *entry = PyList_GET_ITEM(entries, i), *code = mg_weakref_target(PyTuple_GET_ITEM(entry, 0));
     if (!PyCode_Check(code)) continue;
     PyObject *globals = snap_globals(PyTuple_GET_ITEM(entry, 1));
     PyObject *frame =

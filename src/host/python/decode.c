@@ -1,4 +1,4 @@
-/* Decoding of 3.11 and 3.12 bytecode; see decode.h.  The tables are in bytecodes.def. */
+/* Decoding of bytecode of 3.11 to 3.13; see decode.h.  The tables are in bytecodes.def. */
 #include "host/python/decode.h"
 #include "base/ctx.h"
 #include <opcode.h>
@@ -9,22 +9,37 @@ typedef enum MgOperand { /* what an argument means */
                          ARG_arg,     /* kept as it is */
                          ARG_forward, /* jump relative to the unit after the instruction */
                          ARG_backward,
-                         ARG_over,    /* forward; the instruction at the target (END_FOR, END_SEND) is part of
-                                         this one */
+                         ARG_over, /* forward; the instruction at the target (END_FOR, END_SEND) is part of
+                                      this one */
+                         ARG_loop, /* the same; from 3.13 on POP_TOP follows END_FOR and is part of it, too */
                          ARG_global,  /* name index << 1 | push NULL */
                          ARG_attr,    /* name index << 1 | method */
                          ARG_super,   /* name index << 2 | two arguments << 1 | method */
-                         ARG_compare, /* operator << 4 */
+                         ARG_compare, /* operator << 4; 3.13: operator << 5 | the result becomes a bool << 4
+                                       */
                          ARG_call,    /* CALL with its KW_NAMES and PRECALL */
+                         ARG_const, /* a constant; with a CALL_KW behind it, the keyword names of that call */
+                         ARG_call_kw,   /* CALL_KW without its constant */
+                         ARG_spec,      /* FORMAT_VALUE with a format */
+                         ARG_bool,      /* TO_BOOL: part of the jump that follows it, if one does */
+                         ARG_function,  /* MAKE_FUNCTION with the parts that follow it */
+                         ARG_part,      /* SET_FUNCTION_ATTRIBUTE without its function */
+                         ARG_then_load, /* slot << 4 | slot of a LOAD_FAST that follows */
+                         ARG_then_store,
                          ARG_intrinsic1, /* number of an intrinsic function */
                          ARG_intrinsic2
 } MgOperand;
 
+/* Cache units of instructions that differ in nothing else. */
 #if PY_VERSION_HEX < 0x030C0000
-#define CALL_CACHE 4
+enum { CACHE_call = 4, CACHE_jump = 0, COMPARE_SHIFT = 4, LOOP_TAIL = 0 };
+#elif PY_VERSION_HEX < 0x030D0000
+enum { CACHE_call = 3, CACHE_jump = 0, COMPARE_SHIFT = 4, LOOP_TAIL = 1 };
 #else
-#define CALL_CACHE 3
+enum { CACHE_call = 3, CACHE_jump = 1, COMPARE_SHIFT = 5, LOOP_TAIL = 2 };
 #endif
+
+enum { CLOSURE_PART = 8 }; /* the last of a function's parts that MAKE_FUNCTION knows */
 
 static const struct {
   uint8_t known, op, operand, cache;
@@ -54,7 +69,7 @@ const char *mg_decode_native(int native) {
   return intrinsic ? "INTRINSIC" : decode_names[decode_table[native].op];
 }
 
-/* Normal form of a 3.12 intrinsic, by its number. */
+/* Normal form of an intrinsic of 3.12 or later, by its number. */
 static int decode_intrinsic(int operand, int arg) {
   enum { STOPITERATION = 3, POSITIVE = 5, TO_TUPLE = 6, PREP_RERAISE = 1 }; /* pycore_intrinsics.h */
   if (operand == ARG_intrinsic2) return arg == PREP_RERAISE ? BC_PREP_RERAISE_STAR : BC_UNKNOWN;
@@ -73,31 +88,58 @@ static int decode_fetch(const uint8_t *p, int n, int *u, uint32_t *arg) {
   return p[2 * *u];
 }
 
-static void decode_one(const uint8_t *p, int n, int start, MgInstr *in) {
-  int u = start;
-  uint32_t arg = 0;
-  int native = decode_fetch(p, n, &u, &arg);
-  *in = (MgInstr){BC_UNKNOWN, 0, 0, -1, start, start + 1, -1};
-  if (native < 0 || !decode_table[native].known) return;
-  /* KW_NAMES and PRECALL announce the CALL that follows. */
-  while (decode_table[native].operand == ARG_call && native != CALL) {
-    if (native == KW_NAMES) in->extra = (int32_t)arg;
-    u += 1 + decode_table[native].cache;
-    native = decode_fetch(p, n, &u, &arg);
-    if (native < 0 || decode_table[native].operand != ARG_call) return;
+/* Folds what announces the call, KW_NAMES and PRECALL, into it: the CALL.  -1: there is none. */
+static int decode_call(const uint8_t *p, int n, int native, int *u, uint32_t *arg, MgInstr *in) {
+  while (native != CALL) {
+#ifdef KW_NAMES
+    if (native == KW_NAMES) in->extra = (int32_t)*arg;
+#endif
+    *u += 1 + decode_table[native].cache;
+    native = decode_fetch(p, n, u, arg);
+    if (native < 0 || decode_table[native].operand != ARG_call) return -1;
   }
-  int operand = decode_table[native].operand;
-  in->op = decode_table[native].op;
-  in->at = u;
-  in->next = u + 1 + decode_table[native].cache;
+  return native;
+}
+
+/* Folds the second instruction into the first one that *u and *arg are about, where the two belong together:
+ * keyword names and their CALL_KW; TO_BOOL and a jump.  Returns what the whole does. */
+static int decode_pair(const uint8_t *p, int n, int native, int *u, uint32_t *arg, MgInstr *in) {
+  int second = *u + 1 + decode_table[native].cache;
+  uint32_t second_arg = 0;
+  int then = decode_fetch(p, n, &second, &second_arg);
+  if (then < 0 || !decode_table[then].known) return native;
+  if (decode_table[native].operand == ARG_const && decode_table[then].operand == ARG_call_kw) {
+    in->extra = (int32_t)*arg;
+  } else if (decode_table[native].operand == ARG_bool && decode_table[then].op == BC_POP_JUMP_IF_TRUE) {
+    in->at = *u;
+  } else if (decode_table[native].operand == ARG_bool && decode_table[then].op == BC_POP_JUMP_IF_FALSE) {
+    in->at = *u;
+  } else {
+    return native;
+  }
+  *u = second;
+  *arg = second_arg;
+  return then;
+}
+
+/* What the argument means. */
+static void decode_operand(MgInstr *in, int operand, uint32_t arg) {
   in->arg = (int32_t)arg;
   switch ((MgOperand)operand) {
-  case ARG_none: in->arg = 0; break;
+  case ARG_none:
+  case ARG_function: /* see decode_parts */
+  case ARG_part:
+  case ARG_bool: in->arg = 0; break;
   case ARG_arg:
+  case ARG_const:
   case ARG_call: break;
+  case ARG_call_kw:
+    if (in->extra < 0) in->op = BC_UNKNOWN; /* nothing leads here but its constant */
+    break;
   case ARG_forward: in->target = in->next + (int32_t)arg; break;
   case ARG_backward: in->target = in->next - (int32_t)arg; break;
   case ARG_over: in->target = in->next + (int32_t)arg + 1; break;
+  case ARG_loop: in->target = in->next + (int32_t)arg + LOOP_TAIL; break;
   case ARG_global:
     in->flag = arg & 1;
     in->arg = (int32_t)(arg >> 1);
@@ -110,12 +152,70 @@ static void decode_one(const uint8_t *p, int n, int start, MgInstr *in) {
     in->flag = arg & 3;
     in->arg = (int32_t)(arg >> 2);
     break;
-  case ARG_compare: in->arg = (int32_t)(arg >> 4); break;
+  case ARG_compare:
+    in->flag = COMPARE_SHIFT > 4 && arg & 16;
+    in->arg = (int32_t)(arg >> COMPARE_SHIFT);
+    break;
+  case ARG_spec: in->arg = MG_FORMAT_SPEC; break;
+  case ARG_then_load:
+  case ARG_then_store: in->arg = (int32_t)(arg >> 4); break;
   case ARG_intrinsic1:
   case ARG_intrinsic2: in->op = (uint8_t)decode_intrinsic(operand, (int)arg); break;
   }
-  bool jumps = operand == ARG_forward || operand == ARG_backward || operand == ARG_over;
-  if (in->next > n || (jumps && (in->target < 0 || in->target >= n))) in->op = BC_UNKNOWN;
+}
+
+/* Folds the parts that a new function is given, from behind it, into MAKE_FUNCTION: nobody else has seen the
+ * function yet.  They lie on the stack in the order of 3.12. */
+static void decode_parts(const uint8_t *p, int n, MgInstr *in) {
+  uint32_t part = 0;
+  for (int u = in->next;; in->next = ++u) {
+    int native = decode_fetch(p, n, &u, &part);
+    if (native < 0 || decode_table[native].operand != ARG_part) return;
+    if (part > CLOSURE_PART) in->op = BC_UNKNOWN;
+    in->arg |= (int32_t)part;
+  }
+}
+
+static void decode_one(const uint8_t *p, int n, int start, MgInstr *in) {
+  int u = start;
+  uint32_t arg = 0;
+  int native = decode_fetch(p, n, &u, &arg);
+  *in = (MgInstr){.op = BC_UNKNOWN, .extra = -1, .at = -1, .next = start + 1, .target = -1};
+  if (native >= 0 && decode_table[native].operand == ARG_call)
+    native = decode_call(p, n, native, &u, &arg, in);
+  else if (native >= 0) native = decode_pair(p, n, native, &u, &arg, in);
+  if (in->at < 0) in->at = native < 0 ? start : u;
+  if (native < 0 || !decode_table[native].known) return;
+  int operand = decode_table[native].operand;
+  in->op = decode_table[native].op;
+  in->next = u + 1 + decode_table[native].cache;
+  decode_operand(in, operand, arg);
+  if (operand == ARG_function) decode_parts(p, n, in);
+  if (in->next > n || in->target >= n || (in->target < 0 && operand == ARG_backward)) in->op = BC_UNKNOWN;
+}
+
+/* Gives the second half of the instruction at unit u an entry of its own. */
+static void decode_split(const uint8_t *p, MgCode *c, int u) {
+  MgInstr *in = &c->instr[u];
+  int operand = decode_table[p[2 * u]].operand;
+  if (in->op == BC_UNKNOWN) return;
+  if (operand == ARG_then_load || operand == ARG_then_store) {
+    int half = c->n + ++c->njoined;
+    c->instr[half] = *in;
+    c->instr[half].op = operand == ARG_then_load ? BC_LOAD_FAST : BC_STORE_FAST;
+    c->instr[half].arg = p[2 * u + 1] & 15;
+    c->instr[half].part = PART_joined;
+    in->next = half;
+  } else if (in->op == BC_COMPARE_OP && in->flag) {
+    /* Compared, then made a bool: the jump behind it does that, as it does behind TO_BOOL. */
+    MgInstr *half = &c->instr[in->at + 1], *jump = &c->instr[in->next];
+    bool jumps = jump->op == BC_POP_JUMP_IF_TRUE || jump->op == BC_POP_JUMP_IF_FALSE;
+    int after = in->next;
+    in->next = in->at + 1;
+    *half = jumps ? *jump : (MgInstr){.op = BC_TO_BOOL, .extra = -1, .next = after, .target = -1};
+    half->at = in->at;
+    half->part = PART_stop;
+  }
 }
 
 /* One number of the exception table: 6 bits a byte, bit 6 says that another byte follows. */
@@ -162,22 +262,33 @@ static int decode_lines(PyCodeObject *co, MgCode *c) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
+static bool decode_allocate(MgCode *c, const uint8_t *p) {
+  size_t n = (size_t)c->n + 1;
+  for (int u = 0; u < c->n; u++) {
+    int operand = decode_table[p[2 * u]].operand;
+    n += operand == ARG_then_load || operand == ARG_then_store;
+  }
+  c->instr = mg_calloc(n, sizeof *c->instr);
+  c->line = mg_calloc((size_t)c->n + 1, sizeof *c->line);
+  return c->instr && c->line;
+}
+
 MgCode *mg_decode(PyCodeObject *co) {
   PyObject *bytes = PyCode_GetCode(co); /* without specialised or instrumented opcodes */
   if (!bytes) return NULL;
   const uint8_t *p = (const uint8_t *)PyBytes_AS_STRING(bytes);
   int n = (int)(PyBytes_GET_SIZE(bytes) / 2);
   MgCode *c = mg_calloc(1, sizeof *c);
-  if (!c || !(c->instr = mg_calloc((size_t)n + 1, sizeof *c->instr)) ||
-      !(c->line = mg_calloc((size_t)n + 1, sizeof *c->line)) || decode_handlers(co, c)) {
+  if (c) c->n = n;
+  if (!c || !decode_allocate(c, p) || decode_handlers(co, c)) {
     PyErr_NoMemory();
     goto fail;
   }
-  c->n = n;
   c->known = true;
   if (decode_lines(co, c)) goto fail;
   for (int u = 0; u < n; u++) decode_one(p, n, u, &c->instr[u]);
-  for (int u = 0; u < n; u = c->instr[u].next) c->known &= c->instr[u].op != BC_UNKNOWN;
+  for (int u = n - 1; u >= 0; u--) decode_split(p, c, u);
+  for (int u = 0; u < n; u = mg_decode_after(c, u)) c->known &= c->instr[u].op != BC_UNKNOWN;
   Py_DECREF(bytes);
   return c;
 fail:

@@ -134,6 +134,26 @@ typedef struct MgTorchObjs {
 extern MgNameTable mg_names;
 extern MgTorchObjs mg_torch;
 int mg_names_init(void); /* -1 with an exception set; later calls do nothing */
+/* Changes with every change of a class, and of what it inherits; 0: it has none now.  From 3.13 on the flag
+ * has no meaning. */
+static inline uint32_t mg_type_version(const PyTypeObject *t) {
+#if PY_VERSION_HEX >= 0x030D0000
+  return t->tp_version_tag;
+#else
+  return t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG ? t->tp_version_tag : 0;
+#endif
+}
+/* What a weak reference refers to, borrowed; None when that is gone. */
+static inline PyObject *mg_weakref_target(PyObject *ref) {
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject *o;
+  if (PyWeakref_GetRef(ref, &o) <= 0) return Py_None;
+  Py_DECREF(o); /* somebody else holds it */
+  return o;
+#else
+  return PyWeakref_GET_OBJECT(ref);
+#endif
+}
 /* A class's own attributes, borrowed.  3.12 keeps those of static types outside of the type object. */
 static inline PyObject *mg_type_dict(PyTypeObject *t) {
 #if PY_VERSION_HEX >= 0x030C0000

@@ -11,6 +11,8 @@
 typedef struct _PyInterpreterFrame MgFrame;
 typedef PyObject *(*MgEvalFunc)(PyThreadState *ts, MgFrame *f, int throwflag);
 
+typedef struct MgCode MgCode;
+
 typedef struct MgFrameView { /* what stays the same while a frame runs; everything borrowed */
   PyObject **slot;           /* locals, cells, free variables, then the value stack */
   PyCodeObject *code;
@@ -21,13 +23,17 @@ typedef struct MgFrameView { /* what stays the same while a frame runs; everythi
 
 typedef struct MgFrameLink {
   void *word[4];
-} MgFrameLink; /* room for the version's _PyCFrame */
+} MgFrameLink; /* room for the version's _PyCFrame; from 3.13 on the frame */
 
 void mg_pyframe_view(MgFrame *f, MgFrameView *v);
 PyCodeObject *mg_pyframe_code(MgFrame *f); /* borrowed */
-/* Position: the code unit before the next instruction; -1 in a frame that has not started. */
-int mg_pyframe_lasti(MgFrame *f);
-void mg_pyframe_set_lasti(MgFrame *f, int unit);
+/* The position of a frame between two instructions: the unit of the next one, 0 in a frame that has not
+ * started. */
+int mg_pyframe_next(MgFrame *f);
+void mg_pyframe_set_next(MgFrame *f, int unit);
+/* The position in an instruction: its unit.  Tracebacks and f_lineno show it. */
+int mg_pyframe_at(MgFrame *f);
+void mg_pyframe_set_at(MgFrame *f, int unit);
 /* Number of slots in use, counted from slot 0; -1 while a loop holds the stack pointer itself. */
 int mg_pyframe_stacktop(MgFrame *f);
 void mg_pyframe_set_stacktop(MgFrame *f, int n);
@@ -46,6 +52,8 @@ void mg_pyframe_leave_call(PyThreadState *ts);
 /* The frame must not be linked.  Each returns what the hook has to return. */
 PyObject *mg_pyframe_run(PyThreadState *ts, MgFrame *f, int throwflag);
 PyObject *mg_pyframe_run_at(PyThreadState *ts, MgFrame *f, int unit); /* go on at this unit */
+/* Goes on with the exception that is set, raised in the instruction that the frame stands in. */
+PyObject *mg_pyframe_raise(PyThreadState *ts, MgFrame *f, const MgCode *code);
 /* An int of the same value that is another object, also where CPython shares them.  New. */
 PyObject *mg_pyframe_copy_int(PyObject *v);
 /* How many slots of a frame that has run still hold o: 3.11 clears it afterwards only. */
@@ -83,7 +91,8 @@ PyObject **mg_pyframe_exc_slot(PyThreadState *ts);
 PyObject *
 mg_pyframe_handled(PyThreadState *ts); /* borrowed; of the nearest frame that handles one, or NULL */
 PyObject *mg_pyframe_bare(PyCodeObject *code, PyObject *globals,
-                          long line); /* new: a frame object for tracebacks, never run */
+                          long line);      /* new: a frame object for tracebacks, never run */
+PyObject *mg_pyframe_take_exception(void); /* the one that is set, with its traceback; new */
 void mg_pyframe_traceback(
     PyThreadState *ts); /* adds the current frame to the traceback of the exception set */
 bool mg_pyframe_traced(
@@ -112,4 +121,12 @@ int mg_pyframe_set_extra(PyCodeObject *co, void *p);
 PyObject *mg_pyframe_join(PyObject *const *pieces, int n);         /* BUILD_STRING */
 int mg_pyframe_dict_merge(PyObject *d, PyObject *other);           /* DICT_MERGE: KeyError on duplicates */
 PyObject *mg_pyframe_type_lookup(PyTypeObject *t, PyObject *name); /* borrowed, no exception */
+/* The value of the StopIteration that is set, if one is: 0; -1 with another exception.  *v: new. */
+int mg_pyframe_stop_value(PyObject **v);
+/* Has a dict keep its values itself.  3.13 keeps those of an instance's dict in the instance, and writes them
+ * there without telling watchers or changing the dict's version.  -1: out of memory, without an exception. */
+int mg_pyframe_detach_values(PyObject *dict);
+bool mg_pyframe_only_strings(PyObject *dict); /* are its keys exact strings? */
+/* The next element of a set, borrowed, and its hash; false at the end.  *pos begins with 0. */
+bool mg_pyframe_next_in_set(PyObject *set, Py_ssize_t *pos, PyObject **v, Py_hash_t *hash);
 #endif

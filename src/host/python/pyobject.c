@@ -147,6 +147,17 @@ int mg_set_copy(PyObject *to, PyObject *from) {
   return 0;
 }
 
+PyTypeObject *mg_method_wrapper_type(void) {
+  static PyTypeObject *type; /* a static type of CPython */
+  if (!type) {
+    PyObject *bound = PyObject_GetAttrString(Py_None, "__str__");
+    if (bound) type = Py_TYPE(bound);
+    else mg_clear_as_no();
+    Py_XDECREF(bound);
+  }
+  return type;
+}
+
 PyObject *mg_policy_self(PyObject *f) {
   if (PyCFunction_Check(f)) {
     PyObject *s = ((PyCFunctionObject *)f)->m_self;
@@ -154,11 +165,11 @@ PyObject *mg_policy_self(PyObject *f) {
         s && (PyModule_Check(s) || PyType_Check(s) || !strncmp(Py_TYPE(s)->tp_name, "pybind11_", 9));
     return is_owner ? NULL : s;
   }
-  return Py_TYPE(f) == &_PyMethodWrapper_Type ? ((MethodWrapper *)f)->self : NULL;
+  return Py_TYPE(f) == mg_method_wrapper_type() ? ((MethodWrapper *)f)->self : NULL;
 }
 
 PyObject *mg_policy_descr(PyObject *f) {
-  return Py_TYPE(f) == &_PyMethodWrapper_Type ? (PyObject *)((MethodWrapper *)f)->descr : NULL;
+  return Py_TYPE(f) == mg_method_wrapper_type() ? (PyObject *)((MethodWrapper *)f)->descr : NULL;
 }
 
 int mg_after_fork(PyMethodDef *def) {
@@ -179,7 +190,7 @@ bool mg_generator_cleans_up(PyObject *gen) {
   MgFrame *f = mg_pyframe_suspended(gen);
   MgCodeInfo *info = f ? mg_code_info(mg_pyframe_code(f)) : NULL;
   const MgCode *code = info ? mg_code_decoded(info, mg_pyframe_code(f)) : NULL;
-  const MgHandler *h = code ? mg_decode_handler(code, mg_pyframe_lasti(f)) : NULL;
+  const MgHandler *h = code ? mg_decode_handler(code, mg_pyframe_next(f) - 1) : NULL;
   while (h && code->instr[h->target].op == BC_CLEANUP_THROW)
     h = mg_decode_handler(code, h->target); /* 3.12's around `yield from` */
   return h && !(h->depth == 0 && h->lasti); /* not the one that 3.12 puts around every generator */

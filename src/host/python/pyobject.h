@@ -10,6 +10,7 @@ typedef struct MethodWrapper {
   PyObject_HEAD PyWrapperDescrObject *descr;
   PyObject *self;
 } MethodWrapper;
+PyTypeObject *mg_method_wrapper_type(void); /* borrowed: the class of bound slot methods, None.__str__ */
 /* A module by its full name, new.  Unlike PyImport_ImportModule it does not ask the running frame for its
  * __import__, which generated code (namedtuple's __new__) has none of. */
 PyObject *mg_import(const char *name);

@@ -203,7 +203,7 @@ bool mg_skip_compile(PyCodeObject *co) { return skip_cached(co) != SKIP_none && 
 
 bool mg_skip_packed(MgFrame *f) {
   PyCodeObject *co = mg_pyframe_code(f);
-  if (skip_cached(co) != SKIP_rnn || mg_pyframe_lasti(f) >= 0) return false;
+  if (skip_cached(co) != SKIP_rnn || mg_pyframe_next(f)) return false;
   if (skip_is_packing(co)) return true;
   MgFrameView v;
   mg_pyframe_view(f, &v);

@@ -99,17 +99,11 @@ static bool loop_unwind(MgLoop *l, bool traceback) {
   }
   if (l->outer) loop_forget_popped(l);
   if (h->lasti) {
-    PyObject *pos = PyLong_FromLong(mg_pyframe_lasti(l->f));
+    PyObject *pos = PyLong_FromLong(mg_pyframe_at(l->f));
     if (!pos) return false;
     PUSH(pos);
   }
-  PyObject *type, *exc, *tb;
-  PyErr_Fetch(&type, &exc, &tb);
-  PyErr_NormalizeException(&type, &exc, &tb);
-  PyException_SetTraceback(exc, tb ? tb : Py_None);
-  Py_XDECREF(type);
-  Py_XDECREF(tb);
-  PUSH(exc);
+  PUSH(mg_pyframe_take_exception());
   l->unit = h->target;
   return true;
 }
@@ -149,6 +143,7 @@ int mg_loop_call_takes(const MgInstr *in) { return in->op == BC_CALL ? in->arg +
 /* Before an instruction: false when the loop has to stop here. */
 static bool loop_count(MgLoop *l) {
   MgOuter *o = l->at;
+  if (l->code->instr[l->unit].part == PART_joined) return true; /* counted with the first half */
   if (o->n == o->stop_at) return false;
   o->n++;
   return true;
@@ -181,8 +176,8 @@ MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *co
   l->sp = l->v.slot + mg_pyframe_stacktop(f);
   MG_ASSERT(l->sp >= l->base && l->sp <= l->base + l->v.code->co_stacksize,
             "the frame comes without its stack");
-  l->unit = mg_pyframe_lasti(f) + 1;
-  l->in = &code->instr[l->unit > 0 ? l->unit - 1 : 0];
+  l->unit = mg_pyframe_next(f);
+  l->in = &code->instr[throwflag ? mg_pyframe_at(f) : l->unit > 0 ? l->unit - 1 : 0];
   mg_pyframe_set_stacktop(f, -1);
   if (l->rec) {
     l->up = l->rec->top;
@@ -198,22 +193,23 @@ MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *co
     }
     if (step == STEP_next) {
       if (!loop_count(l)) {
-        mg_pyframe_set_lasti(f, l->unit - 1);
+        mg_pyframe_set_next(f, l->unit);
         return loop_end(l, LOOP_stop);
       }
       int start = l->unit;
       const MgInstr *in = l->in = &code->instr[start];
-      mg_pyframe_set_lasti(f, in->at);
+      mg_pyframe_set_at(f, in->at);
       l->unit = in->next;
       if (l->rec && loop_before(l, in)) {
         step = STEP_error;
         continue;
       }
       step = loop_handlers[in->op](l, in);
-      if (!(l->rec && l->rec->abort)) at->tail = step == STEP_next && loop_trivial[in->op] ? at->tail + 1 : 0;
+      if (!(l->rec && l->rec->abort))
+        at->tail = step == STEP_next && loop_trivial[in->op] ? at->tail + (in->part != PART_joined) : 0;
       if (step == STEP_leave || step == STEP_unknown) {
         l->unit = start;
-        mg_pyframe_set_lasti(f, start - 1);
+        mg_pyframe_set_next(f, start);
         if (step == STEP_leave) return loop_end(l, LOOP_leave);
         if (!l->rec) return loop_end(l, LOOP_unknown);
         mg_rec_break(BK_opcode, "instruction %s", mg_bytecode_name(in->op));

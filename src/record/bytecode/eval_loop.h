@@ -5,6 +5,7 @@
  * The value stack holds owned references, NULL entries included, exactly as in CPython. */
 #ifndef MG_EVAL_LOOP_H
 #define MG_EVAL_LOOP_H
+#include "host/python/decode.h"
 #include "host/python/pyframe.h"
 #include "record/call/call.h"
 #include "record/core/loop.h"
@@ -76,6 +77,21 @@ static inline PyObject *loop_getattr(MgLoop *l, PyObject *o, PyObject *name) {
 static inline PyObject *loop_call(MgLoop *l, PyObject *f, PyObject *const *args, size_t nargsf,
                                   PyObject *kwnames) {
   return l->rec ? mg_rec_call(f, args, nargsf, kwnames) : PyObject_Vectorcall(f, args, nargsf, kwnames);
+}
+/* What a call with narg arguments on the stack calls.  *n: how many it gives, self included. */
+static inline PyObject *loop_callee(const MgLoop *l, int narg, int *n) {
+  if (MG_CALLABLE_FIRST) {
+    *n = narg + (PEEK(narg + 1) != NULL);
+    return PEEK(narg + 2);
+  }
+  *n = narg + (PEEK(narg + 2) != NULL);
+  return PEEK(*n + 1);
+}
+/* Pushes what a call finds below its arguments; steals both.  self may be NULL. */
+static inline void loop_push_callee(MgLoop *l, PyObject *f, PyObject *self) {
+  bool null_first = !self && !MG_CALLABLE_FIRST;
+  PUSH(null_first ? NULL : f);
+  PUSH(null_first ? f : self);
 }
 PyObject *mg_loop_special(MgLoop *l, PyObject *o,
                           const char *name); /* looked up on the type; AttributeError */

@@ -71,6 +71,7 @@ static PyObject *inlined_run(PyThreadState *ts, MgFrame *f, const MgCode *code, 
   MgLoop l;
   MgOuter at = inlined_progress(mg_rec, direct);
   bool closing = throwflag && PyErr_ExceptionMatches(PyExc_GeneratorExit);
+  if (throwflag) mg_pyframe_set_at(f, mg_pyframe_next(f) - 1); /* the yield raises */
   mg_pyframe_link(ts, f, &link);
   PyCodeObject *co = mg_pyframe_code(f);
   PyObject *r;
@@ -88,7 +89,7 @@ static PyObject *inlined_run(PyThreadState *ts, MgFrame *f, const MgCode *code, 
     r = inlined_plain_result(mg_pyframe_run_at(ts, f, l.unit), co);
     Py_DECREF(co);
     return r;
-  case LOOP_error: return mg_pyframe_run(ts, f, 1);
+  case LOOP_error: return mg_pyframe_raise(ts, f, code);
   default:
     r = inlined_drop(ts, f);
     if (closing && !r)
@@ -111,7 +112,7 @@ static const MgCode *inlined_code(PyCodeObject *co) {
 static void inlined_pin_arguments(MgFrame *f, const PyCodeObject *co) {
   MgFrameView v;
   mg_pyframe_view(f, &v);
-  if (mg_pyframe_lasti(f) < 0 && !mg_rec->abort)
+  if (!mg_pyframe_next(f) && !mg_rec->abort)
     mg_rec_pin_arguments(v.slot, co->co_argcount + co->co_kwonlyargcount);
 }
 
@@ -172,7 +173,7 @@ static bool inlined_has_names(PyObject *package, PyObject *names) {
 static bool inlined_loads(MgFrame *f, PyCodeObject *co) {
   const char *file = PyUnicode_AsUTF8(co->co_filename), *name = PyUnicode_AsUTF8(co->co_name);
   if (!file || !name) return mg_clear_as_no(), false;
-  if (strcmp(file, "<frozen importlib._bootstrap>") || mg_pyframe_lasti(f) >= 0) return false;
+  if (strcmp(file, "<frozen importlib._bootstrap>") || mg_pyframe_next(f)) return false;
   MgFrameView v;
   mg_pyframe_view(f, &v);
   if (!strcmp(name, "_find_and_load")) return !inlined_is_loaded(v.slot[0]);
@@ -207,7 +208,7 @@ static bool inlined_refuses(MgFrame *f, PyCodeObject *co) {
                  PyUnicode_AsUTF8(co->co_qualname));
     return true;
   }
-  if (mg_pyframe_lasti(f) < 0 && mg_rec_disabled(mg_pyframe_func(f))) return true;
+  if (!mg_pyframe_next(f) && mg_rec_disabled(mg_pyframe_func(f))) return true;
   if (!mg_skip_opaque(co) || !inlined_loads(f, co)) return false;
   mg_rec_break(BK_import, "an import that loads a module");
   return true;
@@ -244,7 +245,7 @@ static PyObject *inlined_older_generator(PyThreadState *ts, MgFrame *f, const Mg
                PyUnicode_AsUTF8(mg_pyframe_code(f)->co_qualname));
   if (throwflag) return mg_pyframe_run(ts, f, 1);
   PyErr_Clear(); /* the generator does not see the break */
-  int at = mg_pyframe_lasti(f);
+  int at = mg_pyframe_next(f) - 1;
   return mg_pyframe_unresume(ts, f, at >= 0 && code->instr[at].op == BC_YIELD_VALUE ? at : -1);
 }
 
@@ -266,7 +267,7 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
   MgFrameView v;
   mg_pyframe_view(f, &v);
   PyObject *gen = mg_pyframe_generator(f);
-  bool starts = mg_pyframe_lasti(f) < 0;
+  bool starts = !mg_pyframe_next(f);
   if (starts && inlined_begin(&v, called)) return inlined_drop(ts, f);
   const MgCode *code = inlined_code(co);
   if (!code) return inlined_drop(ts, f);
@@ -277,7 +278,7 @@ PyObject *mg_record_frame(PyThreadState *ts, MgFrame *f, int throwflag) {
     mg_rec_break(BK_opcode, "%.100s is a coroutine", PyUnicode_AsUTF8(co->co_qualname));
     return inlined_drop(ts, f);
   }
-  if (gen && code->instr[mg_pyframe_lasti(f)].op != BC_YIELD_VALUE && inlined_enter_generator(&v))
+  if (gen && code->instr[mg_pyframe_next(f) - 1].op != BC_YIELD_VALUE && inlined_enter_generator(&v))
     return inlined_drop(ts, f);
   return inlined_run(ts, f, code, starts && !gen && called == v.func, throwflag);
 }

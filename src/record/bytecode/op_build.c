@@ -57,19 +57,28 @@ MgStep mg_op_BUILD_STRING(MgLoop *l, const MgInstr *in) {
   return loop_result(l, in->arg, text || PyErr_Occurred() ? text : mg_pyframe_join(l->sp - in->arg, in->arg));
 }
 
+static PyObject *build_converted(PyObject *o, int conversion) {
+  switch (conversion) {
+  case MG_FORMAT_STR: return PyObject_Str(o);
+  case MG_FORMAT_REPR: return PyObject_Repr(o);
+  case MG_FORMAT_ASCII: return PyObject_ASCII(o);
+  default: return Py_NewRef(o);
+  }
+}
+
+MgStep mg_op_CONVERT_VALUE(MgLoop *l, const MgInstr *in) {
+  if (loop_touch(l, TOS())) return STEP_error;
+  PyObject *text = l->rec ? mg_lazystr_format(l->rec, TOS(), true, NULL) : NULL;
+  return loop_result(l, 1, text || PyErr_Occurred() ? text : build_converted(TOS(), in->arg));
+}
+
 MgStep mg_op_FORMAT_VALUE(MgLoop *l, const MgInstr *in) {
-  enum { STR = 1, REPR, ASCII, CONVERSION = 3, HAVE_SPEC = 4 };
-  int n = in->arg & HAVE_SPEC ? 2 : 1;
+  int n = in->arg & MG_FORMAT_SPEC ? 2 : 1, conversion = in->arg & MG_FORMAT_CONVERSION;
   PyObject *spec = n == 2 ? TOS() : NULL, *o = PEEK(n), *text;
   if (loop_touch(l, o)) return STEP_error;
-  text = l->rec ? mg_lazystr_format(l->rec, o, in->arg & CONVERSION, spec) : NULL;
+  text = l->rec ? mg_lazystr_format(l->rec, o, conversion, spec) : NULL;
   if (text || PyErr_Occurred()) return loop_result(l, n, text);
-  switch (in->arg & CONVERSION) {
-  case STR: text = PyObject_Str(o); break;
-  case REPR: text = PyObject_Repr(o); break;
-  case ASCII: text = PyObject_ASCII(o); break;
-  default: text = Py_NewRef(o);
-  }
+  text = build_converted(o, conversion);
   if (text && (spec || !PyUnicode_CheckExact(text))) Py_SETREF(text, PyObject_Format(text, spec));
   return loop_result(l, n, text);
 }
@@ -121,7 +130,7 @@ MgStep mg_op_DICT_UPDATE(MgLoop *l, const MgInstr *in) {
 
 /* **kwargs of a call; the called function lies below, for the message. */
 MgStep mg_op_DICT_MERGE(MgLoop *l, const MgInstr *in) {
-  PyObject *func = PEEK(in->arg + 3);
+  PyObject *func = PEEK(in->arg + 3 + MG_CALLABLE_FIRST);
   if (loop_touch(l, TOS())) return STEP_error;
   int rc = mg_pyframe_dict_merge(PEEK(in->arg + 1), TOS());
   if (rc < 0 && (PyErr_ExceptionMatches(PyExc_AttributeError) || PyErr_ExceptionMatches(PyExc_KeyError))) {

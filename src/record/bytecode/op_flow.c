@@ -101,10 +101,11 @@ static PyObject *flow_call(MgLoop *l, PyObject *fn, PyObject *const *args, size_
 }
 
 MgStep mg_op_CALL(MgLoop *l, const MgInstr *in) {
-  int n = in->arg + (PEEK(in->arg + 2) != NULL);
+  int n;
+  PyObject *fn = loop_callee(l, in->arg, &n);
   PyObject *kwnames = in->extra >= 0 ? CO_CONST(in->extra) : NULL;
   size_t npos = (size_t)n - (kwnames ? (size_t)PyTuple_GET_SIZE(kwnames) : 0);
-  PyObject *v = flow_call(l, PEEK(n + 1), l->sp - n, npos | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  PyObject *v = flow_call(l, fn, l->sp - n, npos | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
   return loop_result(l, in->arg + 2, v);
 }
 
@@ -133,8 +134,8 @@ done:
 
 MgStep mg_op_CALL_FUNCTION_EX(MgLoop *l, const MgInstr *in) {
   int nkw = in->arg & 1;
-  PyObject *kw = nkw ? TOS() : NULL, *args = PEEK(1 + nkw), *fn = PEEK(2 + nkw), *tuple, *dict = NULL,
-           *v = NULL;
+  PyObject *kw = nkw ? TOS() : NULL, *args = PEEK(1 + nkw), *fn = PEEK(2 + nkw + MG_CALLABLE_FIRST), *tuple,
+           *dict = NULL, *v = NULL;
   if (PyTuple_CheckExact(args)) {
     tuple = Py_NewRef(args);
   } else {
@@ -251,7 +252,7 @@ MgStep mg_op_SEND(MgLoop *l, const MgInstr *in) {
   PySendResult r;
   if (sent == Py_None && !PyGen_Check(to) && !PyCoro_CheckExact(to) && PyIter_Check(to)) {
     v = l->rec ? mg_rec_next(to) : Py_TYPE(to)->tp_iternext(to);
-    r = v ? PYGEN_NEXT : _PyGen_FetchStopIterationValue(&v) ? PYGEN_ERROR : PYGEN_RETURN;
+    r = v ? PYGEN_NEXT : mg_pyframe_stop_value(&v) ? PYGEN_ERROR : PYGEN_RETURN;
   } else {
     r = PyIter_Send(to, sent, &v);
   }
@@ -546,7 +547,7 @@ MgStep mg_op_RERAISE(MgLoop *l, const MgInstr *in) {
   if (in->arg) {
     long unit = PyLong_AsLong(PEEK(in->arg + 1));
     if (unit == -1 && PyErr_Occurred()) return STEP_error;
-    mg_pyframe_set_lasti(l->f, (int)unit); /* where it was raised first */
+    mg_pyframe_set_at(l->f, (int)unit); /* where it was raised first */
   }
   PyObject *exc = POP();
   PyErr_Restore(Py_NewRef(Py_TYPE(exc)), exc, PyException_GetTraceback(exc));

@@ -22,18 +22,17 @@ MgStep mg_op_LOAD_ATTR(MgLoop *l, const MgInstr *in) {
   return loop_result(l, 1, v);
 }
 
-/* Replaces the n topmost entries by the pair that CALL expects: (function, self), or (NULL, callable). */
+/* Replaces the n topmost entries by what a call expects. */
 static MgStep ops_push_method(MgLoop *l, int n, PyObject *self, PyObject *m) {
   if (!m) return STEP_error;
-  PyObject *first = NULL, *second = m;
+  PyObject *f = m, *first = NULL;
   if (Py_IS_TYPE(m, &PyMethod_Type) && PyMethod_GET_SELF(m) == self) {
-    first = Py_NewRef(PyMethod_GET_FUNCTION(m));
-    second = Py_NewRef(self);
+    f = Py_NewRef(PyMethod_GET_FUNCTION(m));
+    first = Py_NewRef(self);
     Py_DECREF(m);
   }
   loop_drop(l, n, 0);
-  PUSH(first);
-  PUSH(second);
+  loop_push_callee(l, f, first);
   return STEP_next;
 }
 
@@ -106,6 +105,11 @@ static MgStep ops_unary(MgLoop *l, PyObject *(*fn)(PyObject *)) {
 MgStep mg_op_UNARY_POSITIVE(MgLoop *l, const MgInstr *in) { return ops_unary(l, PyNumber_Positive); }
 MgStep mg_op_UNARY_NEGATIVE(MgLoop *l, const MgInstr *in) { return ops_unary(l, PyNumber_Negative); }
 MgStep mg_op_UNARY_INVERT(MgLoop *l, const MgInstr *in) { return ops_unary(l, PyNumber_Invert); }
+
+MgStep mg_op_TO_BOOL(MgLoop *l, const MgInstr *in) {
+  int t = loop_true(l, TOS());
+  return t < 0 ? STEP_error : loop_result(l, 1, PyBool_FromLong(t));
+}
 
 MgStep mg_op_UNARY_NOT(MgLoop *l, const MgInstr *in) {
   int t = loop_true(l, TOS());

@@ -287,8 +287,8 @@ static PyObject *var_global(MgLoop *l, PyObject *name) {
 MgStep mg_op_LOAD_GLOBAL(MgLoop *l, const MgInstr *in) {
   PyObject *v = var_global(l, CO_NAME(in->arg));
   if (!v) return STEP_error;
-  if (in->flag) PUSH(NULL);
-  PUSH(v);
+  if (in->flag) loop_push_callee(l, v, NULL);
+  else PUSH(v);
   return STEP_next;
 }
 

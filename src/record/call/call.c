@@ -67,7 +67,7 @@ static bool call_reads_dict(PyObject *f) {
 
 static bool call_is_c(PyObject *f) {
   return PyCFunction_Check(f) || Py_TYPE(f) == &PyMethodDescr_Type || Py_TYPE(f) == &PyWrapperDescr_Type ||
-         Py_TYPE(f) == &_PyMethodWrapper_Type;
+         Py_TYPE(f) == mg_method_wrapper_type();
 }
 
 /* attrgetter and methodcaller objects: C code that is given one reads attributes

@@ -66,7 +66,7 @@ static bool policy_identify(PyObject *f, char *owner, size_t n, const char **nam
   if (t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type) {
     d = (PyDescrObject *)f;
     *key = ((PyMethodDescrObject *)f)->d_method;
-  } else if (t == &PyWrapperDescr_Type || t == &_PyMethodWrapper_Type) {
+  } else if (t == &PyWrapperDescr_Type || t == mg_method_wrapper_type()) {
     d = t == &PyWrapperDescr_Type ? (PyDescrObject *)f : (PyDescrObject *)((MethodWrapper *)f)->descr;
     *key = d; /* slot tables are shared by all classes */
   }
@@ -107,7 +107,7 @@ static bool policy_of_exception(PyObject *f) {
   PyTypeObject *t = NULL;
   if (Py_TYPE(f) == &PyWrapperDescr_Type || Py_TYPE(f) == &PyMethodDescr_Type)
     t = ((PyDescrObject *)f)->d_type;
-  else if (Py_TYPE(f) == &_PyMethodWrapper_Type) t = ((MethodWrapper *)f)->descr->d_common.d_type;
+  else if (Py_TYPE(f) == mg_method_wrapper_type()) t = ((MethodWrapper *)f)->descr->d_common.d_type;
   else if (PyCFunction_Check(f) && mg_policy_self(f)) t = Py_TYPE(mg_policy_self(f));
   return t && PyType_IsSubtype(t, (PyTypeObject *)PyExc_BaseException);
 }
@@ -197,7 +197,7 @@ MgVerdict mg_policy_of(PyObject *f) {
   if (made) key = made->tp_flags & Py_TPFLAGS_HEAPTYPE ? NULL : &made->tp_new;
   else if (PyCFunction_Check(f)) key = ((PyCFunctionObject *)f)->m_ml;
   else if (t == &PyMethodDescr_Type || t == &PyClassMethodDescr_Type || t == &PyWrapperDescr_Type ||
-           t == &_PyMethodWrapper_Type)
+           t == mg_method_wrapper_type())
     policy_identify(f, owner, sizeof owner, &name, &key);
   /* Classes and other callables may die and their address be used again. */
   bool stable = key || (PyType_Check(f) && !(((PyTypeObject *)f)->tp_flags & Py_TPFLAGS_HEAPTYPE));

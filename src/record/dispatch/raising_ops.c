@@ -20,7 +20,7 @@ static bool raises_caught(const MgCode *code, int unit, PyObject *const *base);
 
 /* Does a function with such code only ever return None? */
 static bool raises_returns_none(const MgCode *code, PyCodeObject *co) {
-  for (int i = 0, last = 0; i < code->n; last = i, i = code->instr[i].next) {
+  for (int i = 0, last = 0; i < code->n; last = i, i = mg_decode_after(code, i)) {
     const MgInstr *in = &code->instr[i], *what = in->op == BC_RETURN_VALUE ? &code->instr[last] : in;
     if (in->op != BC_RETURN_VALUE && in->op != BC_RETURN_CONST) continue;
     bool constant = what->op == BC_LOAD_CONST || what->op == BC_RETURN_CONST;
@@ -54,7 +54,7 @@ static bool raises_exit_swallows(PyObject *exit) {
   if (PyMethod_Check(exit) && (gen = raises_generator(PyMethod_GET_SELF(exit), co))) {
     MgFrame *frame = mg_pyframe_suspended(gen);
     const MgCode *code = frame ? raises_code(mg_pyframe_code(frame)) : NULL;
-    return code && raises_caught(code, mg_pyframe_lasti(frame), NULL);
+    return code && raises_caught(code, mg_pyframe_next(frame) - 1, NULL);
   }
   const MgCode *code = raises_code(co);
   return code && !raises_returns_none(code, co);
@@ -63,7 +63,7 @@ static bool raises_exit_swallows(PyObject *exit) {
 /* Does a handler ask for the class of the exception? */
 static bool raises_checks(const MgCode *code, const MgHandler *h) {
   const MgHandler *own = mg_decode_handler(code, h->target);
-  for (int i = code->instr[h->target].next; own && i < own->end; i = code->instr[i].next)
+  for (int i = code->instr[h->target].next; own && i < own->end; i = mg_decode_after(code, i))
     if (code->instr[i].op == BC_CHECK_EXC_MATCH || code->instr[i].op == BC_CHECK_EG_MATCH) return true;
   return false;
 }
@@ -194,7 +194,7 @@ static bool raises_again(const MgCode *code, const MgHandler *h, int body) {
       if (!only || in->op == BC_RAISE_VARARGS || in->op == BC_RERAISE) break;
       bool always = in->op == BC_JUMP || in->op == BC_JUMP_BACKWARD;
       if (in->target >= 0 && !always) todo[n++] = in->target;
-      at = always ? in->target : in->next;
+      at = always ? in->target : mg_decode_after(code, at);
       before = in;
     }
   }

@@ -254,7 +254,7 @@ static bool array_is_fact(PyObject *v) {
 PyObject *mg_array_getattr(PyObject *o, PyObject *name) {
   PyObject *v = PyObject_GetAttr(((MgArray *)o)->model, name);
   if (!v) return NULL;
-  if (PyCFunction_Check(v) || Py_TYPE(v) == &_PyMethodWrapper_Type) Py_SETREF(v, array_method_new(o, name));
+  if (PyCFunction_Check(v) || Py_TYPE(v) == mg_method_wrapper_type()) Py_SETREF(v, array_method_new(o, name));
   else if (!array_is_fact(v)) {
     Py_SETREF(v, array_operate(&array_getattr_fn, "getattr", o, name));
   }

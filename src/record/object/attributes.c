@@ -9,6 +9,7 @@
 #include "entry/guard/guard_set.h"
 #include "entry/guard/source.h"
 #include "host/python/names.h"
+#include "host/python/pyframe.h"
 #include "host/python/pyobject.h"
 #include "results.h"
 #include "record/core/identity.h"
@@ -35,12 +36,11 @@ static MgAttrFound *attr_found(PyTypeObject *t, PyObject *name) {
 }
 
 static bool attr_found_holds(const MgAttrFound *f, PyTypeObject *t, PyObject *name) {
-  return f->type == t && f->name == name && f->version && f->version == t->tp_version_tag &&
-         t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG;
+  return f->type == t && f->name == name && f->version && f->version == mg_type_version(t);
 }
 
 static void attr_found_keep(MgAttrFound *f, PyTypeObject *t, PyObject *name, PyObject *d) {
-  *f = (MgAttrFound){t, name, d, t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG ? t->tp_version_tag : 0};
+  *f = (MgAttrFound){t, name, d, mg_type_version(t)};
   mg_guards_hold(mg_rec->guards, name);
 }
 
@@ -80,7 +80,7 @@ static bool attr_keys_compare(PyTypeObject *t) {
   for (Py_ssize_t i = 0, n = t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_mro ? PyTuple_GET_SIZE(t->tp_mro) : 0;
        i < n; i++) {
     PyObject *own = mg_type_dict((PyTypeObject *)PyTuple_GET_ITEM(t->tp_mro, i));
-    if (own && !_PyDict_HasOnlyStringKeys(own)) return true;
+    if (own && !mg_pyframe_only_strings(own)) return true;
   }
   return false;
 }
@@ -99,12 +99,10 @@ static MgAttrClass attr_class(PyTypeObject *t) {
   MgIdent *d = mg_rec->ident;
   MgAttrClass *c =
       &d->classes_seen[mg_hash_u64((uint64_t)(uintptr_t)t) % (sizeof d->classes_seen / sizeof *c)];
-  bool valid = t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG;
-  if (c->type == t && c->version && valid && c->version == t->tp_version_tag) return *c;
+  if (c->type == t && c->version && c->version == mg_type_version(t)) return *c;
   MgAttrClass now = {.type = t, .compares = attr_keys_compare(t)};
   now.generic = !now.compares && attr_is_generic(t);
-  now.version =
-      t->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG && !mg_is_fresh((PyObject *)t) ? t->tp_version_tag : 0;
+  now.version = mg_is_fresh((PyObject *)t) ? 0 : mg_type_version(t);
   if (now.version) mg_guards_hold(mg_rec->guards, (PyObject *)t);
   return *c = now;
 }
@@ -365,7 +363,7 @@ static PyObject *attr_of_local(PyObject *o, PyObject *dict, PyObject *name) {
 static PyObject *attr_proxied(PyObject *o) {
   if (!PyWeakref_CheckProxy(o)) return NULL;
   const MgOlder *e = mg_older(o);
-  PyObject *to = PyWeakref_GET_OBJECT(e ? e->orig : o);
+  PyObject *to = mg_weakref_target(e ? e->orig : o);
   if (to == Py_None) return NULL;
   if (e) return mg_rec_referent(o);
   if (!mg_finalizer_dropped(mg_older_orig(to))) return Py_NewRef(to);
@@ -439,7 +437,7 @@ static PyObject *attr_of_class(PyObject *o, PyObject *name) {
            *r = PyObject_GetAttr(o, name);
   if (!r || r != d) { /* bound, computed, or of the metaclass */
     PyTypeObject *rt = r ? Py_TYPE(r) : NULL;
-    if (!r || rt == &PyMethod_Type || rt == &PyCFunction_Type || rt == &_PyMethodWrapper_Type) return r;
+    if (!r || rt == &PyMethod_Type || rt == &PyCFunction_Type || rt == mg_method_wrapper_type()) return r;
   }
   if (Py_TYPE(r) == &PyDictProxy_Type) { /* the class's own dict: looked into, never copied */
     if (!mg_is_fresh(o) && !mg_older(r) && mg_older_add(r, r, 0, OLDER_itself)) Py_CLEAR(r);

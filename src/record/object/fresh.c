@@ -61,7 +61,7 @@ int mg_older_self(PyObject **slot, PyCodeObject *co) {
 
 PyObject *mg_fresh_generator(const MgIdent *d, Py_ssize_t *i) {
   while (*i < PyList_GET_SIZE(d->gens)) {
-    PyObject *o = PyWeakref_GET_OBJECT(PyList_GET_ITEM(d->gens, (*i)++));
+    PyObject *o = mg_weakref_target(PyList_GET_ITEM(d->gens, (*i)++));
     if (o != Py_None) return o;
   }
   return NULL;

@@ -120,7 +120,7 @@ PyObject *mg_rec_referent(PyObject *ref) {
   const MgOlder *e = mg_older(ref);
   MgGuards *g = mg_rec->guards;
   SrcRef owner = mg_older_by_path(e) ? e->src : mg_source(g, SRC_pinned, 0, 0, e->orig);
-  PyObject *o = PyWeakref_GET_OBJECT(e->orig);
+  PyObject *o = mg_weakref_target(e->orig);
   if (mg_finalizer_dropped(o))
     return mg_rec_break(BK_weak_reference, "a weak reference to a %s that went out of use",
                         Py_TYPE(o)->tp_name);

@@ -61,7 +61,7 @@ static bool ident_has_c_state(PyObject *o) {
 }
 
 bool mg_older_opaque(PyObject *o) {
-  if (PyWeakref_CheckProxy(o)) o = PyWeakref_GET_OBJECT(o);
+  if (PyWeakref_CheckProxy(o)) o = mg_weakref_target(o);
   MgOlder *e = mg_older(o);
   if (!e || (e->kind != OLDER_itself && e->kind != OLDER_object)) return false;
   return ident_has_c_state(o) || (e->kind == OLDER_object && PyExceptionInstance_Check(o));
@@ -320,7 +320,7 @@ static PyObject *wrap_proxy(PyObject *v, SrcRef src) {
  * copy, it sees a proxy of the copy. */
 static PyObject *wrap_weak_proxy(PyObject *v, SrcRef src) {
   MgGuards *g = mg_ident_guards();
-  PyObject *to = PyWeakref_GET_OBJECT(v);
+  PyObject *to = mg_weakref_target(v);
   if (src) mg_guard_add(g, GK_is, src, v, 0);
   PyObject *seen =
       mg_wrap(to, mg_source(g, SRC_weak, src ? src : mg_source(g, SRC_pinned, 0, 0, v), 0, NULL));
@@ -402,7 +402,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
   else if ((dict = mg_view_of(v, &name))) {
     if ((w = wrap_view(v, src, dict, name)) || PyErr_Occurred()) return w;
   } else if (t == &PyMethod_Type) return wrap_method(v, src);
-  else if (t == &_PyMethodWrapper_Type) return wrap_slot(v, src);
+  else if (t == mg_method_wrapper_type()) return wrap_slot(v, src);
   else if (t == mg_torch.partial) return wrap_partial(v, src);
   else if (t == &PyCFunction_Type) {
     PyObject *self = PyCFunction_GET_SELF(v);

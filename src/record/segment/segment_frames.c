@@ -28,12 +28,12 @@ static PyObject *frames_names(const Segment *s) {
 }
 
 int mg_segment_save(Segment *s, MgSegmentAt *first, const MgSlots *slots) {
-  s->unit = mg_pyframe_lasti(first->f) + 1;
+  s->unit = mg_pyframe_next(first->f);
   s->slots = *slots;
   for (MgSegmentAt *d = first; d; d = d->up) {
     SegmentFrame *f = &s->frame[s->nframe];
     int top = mg_pyframe_stacktop(d->f);
-    *f = (SegmentFrame){d, s->nframe ? f[-1].base + f[-1].nslot + 1 : 0, top, mg_pyframe_lasti(d->f)};
+    *f = (SegmentFrame){d, s->nframe ? f[-1].base + f[-1].nslot + 1 : 0, top, mg_pyframe_at(d->f)};
     s->nframe++;
   }
   s->max_level = s->nframe - 1;
@@ -54,7 +54,7 @@ void mg_segment_restore(Segment *s) {
     for (int i = 0, n = mg_pyframe_stacktop(f->d->f); i < n; i++) Py_CLEAR(slot[i]);
     for (int i = 0; i < f->nslot; i++) slot[i] = Py_XNewRef(s->saved[f->base + i]);
     mg_pyframe_set_stacktop(f->d->f, f->nslot);
-    mg_pyframe_set_lasti(f->d->f, f->lasti);
+    mg_pyframe_set_at(f->d->f, f->at);
   }
   PyObject **exc = mg_pyframe_exc_slot(s->ts);
   if (*exc != s->exc0) Py_XSETREF(*exc, Py_XNewRef(s->exc0));
@@ -139,7 +139,7 @@ int mg_segment_go_up(Segment *s, MgRec *r, MgOuter *o, const MgLoop *l) {
   n = mg_pyframe_stacktop(up->f);
   up->v.slot[n] = ret;
   mg_pyframe_set_stacktop(up->f, n + 1);
-  mg_pyframe_set_lasti(up->f, call->next - 1);
+  mg_pyframe_set_next(up->f, call->next);
   free(o->untouched);
   if (mg_segment_outer(s, o)) {
     PyErr_Clear(); /* the break says it */

@@ -15,7 +15,7 @@ typedef struct MgSnapshot MgSnapshot;
 typedef struct SegmentFrame {
   MgSegmentAt *d;
   int base, nslot; /* its slots among those of the segment */
-  int lasti;       /* its position */
+  int at;          /* its position */
 } SegmentFrame;
 
 typedef struct Segment {

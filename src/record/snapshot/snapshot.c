@@ -438,7 +438,7 @@ static uint32_t snap_view(MgBuilder *b, PyObject *dict, const char *text) {
 /* What a dead or living weak reference or proxy without a callback refers to; a dead one cannot be rebuilt.
  */
 static uint32_t snap_weakref(MgBuilder *b, PyObject *o) {
-  PyObject *x = PyWeakref_GET_OBJECT(o);
+  PyObject *x = mg_weakref_target(o);
   if (x == Py_None || ((PyWeakReference *)o)->wr_callback) return mg_snap_refuse(o);
   if (PyWeakref_CheckRef(o)) return snap_call(b, (PyObject *)Py_TYPE(o), PyTuple_Pack(1, x));
   PyObject *module = mg_import("_weakref"), *make = module ? PyObject_GetAttrString(module, "proxy") : NULL;
@@ -704,7 +704,7 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
              *bare = PyCFunction_NewEx(((PyCFunctionObject *)o)->m_ml, NULL, NULL);
     me = bare ? mg_snap_emit_over(b, SN_builtin, bare, 0, &self, 1) : SNAP_FAIL;
     Py_XDECREF(bare);
-  } else if (t == &_PyMethodWrapper_Type) me = snap_wrapper(b, o);
+  } else if (t == mg_method_wrapper_type()) me = snap_wrapper(b, o);
   else if (t == &PySuper_Type) me = snap_super(b, o);
   else if (t == &PyDictProxy_Type) me = snap_proxy(b, o);
   else if (t == &_PyWeakref_RefType || PyWeakref_CheckProxy(o)) me = snap_weakref(b, o);

@@ -67,7 +67,7 @@ uint32_t mg_snap_generator(MgBuilder *b, PyObject *o) {
   part[0] = v.func;
   for (int i = 0; i < n; i++) part[i + 1] = started ? v.slot[i] : snap_prologue_value(v.code, v.slot[i], i);
   uint32_t r =
-      mg_snap_emit_over(b, SN_generator, NULL, started ? (uint32_t)mg_pyframe_lasti(f) + 1 : 0, part, n + 1);
+      mg_snap_emit_over(b, SN_generator, NULL, started ? (uint32_t)mg_pyframe_next(f) : 0, part, n + 1);
   PyMem_Free(part);
   return r;
 }
@@ -104,7 +104,7 @@ static bool snap_class_runs_code(PyTypeObject *t) {
     return true; /* a metaclass in Python */
   PyObject *name = PyUnicode_FromString("__init_subclass__"),
            *set_name = PyUnicode_FromString("__set_name__");
-  bool yes = !name || !set_name || !_PyDict_HasOnlyStringKeys(mg_type_dict(t)); /* comparing its keys */
+  bool yes = !name || !set_name || !mg_pyframe_only_strings(mg_type_dict(t)); /* comparing its keys */
   for (Py_ssize_t i = 1; !yes && i < PyTuple_GET_SIZE(t->tp_mro); i++) {
     PyTypeObject *base = (PyTypeObject *)PyTuple_GET_ITEM(t->tp_mro, i);
     yes = base != &PyBaseObject_Type && PyDict_Contains(mg_type_dict(base), name);
