@@ -3,9 +3,10 @@
 import sys
 import traceback
 
-import magneto
 import pytest
 import torch
+
+import magneto
 
 
 def raising(x, n):
@@ -14,7 +15,7 @@ def raising(x, n):
     except ValueError:
         return x
     del n
-    print(n, end="")  # UnboundLocalError, right behind the try block
+    print(n, end="")  # noqa: F821 - UnboundLocalError, right behind the try block
     return y
 
 
