@@ -39,5 +39,8 @@ int main(void) {
   mangled("2at4_ops20_linalg_check_errors", 3,
           (const char *const[]){TENSOR, "St17basic_string_viewIcSt11char_traitsIcEE", "b"},
           "_ZN2at4_ops20_linalg_check_errors4callERKNS_6TensorESt17basic_string_viewIcSt11char_traitsIcEEb");
+  mangled("2at4_ops24grid_sampler_2d_backward", 7,
+          (const char *const[]){TENSOR, TENSOR, TENSOR, "l", "l", "b", "St5arrayIbLm2EE"},
+          "_ZN2at4_ops24grid_sampler_2d_backward4callERKNS_6TensorES4_S4_llbSt5arrayIbLm2EE");
   return test_done();
 }

@@ -230,6 +230,7 @@ static bool nodecall_cxx_list(MgGraph *g, const MgArg *a, int64_t *room, int *us
   for (uint32_t i = 0; i < a->n; i++, ++*used) {
     const MgArg *item = &a->u.item[i];
     if (out->type == CXX_floats && item->tag == MA_float) memcpy(&room[*used], &item->u.f, sizeof item->u.f);
+    else if (out->type == CXX_bools && item->tag == MA_bool) room[*used] = item->u.b;
     else if (out->type != CXX_ints || item->tag != MA_int || !mg_sym_settle(g->x, item->u.sym, &room[*used]))
       return false;
   }
@@ -248,15 +249,22 @@ static bool nodecall_cxx_number(MgGraph *g, const MgArg *a, MgCxxArg *out) {
 
 static bool nodecall_cxx_arg(MgGraph *g, const MgArg *a, const MgParam *p, int64_t *room, int *used,
                              MgCxxArg *out) {
-  static const int8_t type[AK_other + 1] = {
-      /* and one more; 0: no such calls */
-      [AK_tensor] = CXX_tensor + 1, [AK_tensor_list] = CXX_tensors + 1,
-      [AK_int] = CXX_int + 1,       [AK_int_list] = CXX_ints + 1,
-      [AK_float] = CXX_float + 1,   [AK_float_list] = CXX_floats + 1,
-      [AK_bool] = CXX_bool + 1,     [AK_scalar] = CXX_scalar + 1,
-      [AK_dtype] = CXX_dtype + 1,   [AK_layout] = CXX_layout + 1,
-      [AK_device] = CXX_device + 1, [AK_memory_format] = CXX_memory_format + 1,
-      [AK_str] = CXX_str + 1,       [AK_generator] = CXX_generator + 1};
+  static const int8_t type[AK_other + 1] = {/* and one more; 0: no such calls */
+                                            [AK_tensor] = CXX_tensor + 1,
+                                            [AK_tensor_list] = CXX_tensors + 1,
+                                            [AK_int] = CXX_int + 1,
+                                            [AK_int_list] = CXX_ints + 1,
+                                            [AK_float] = CXX_float + 1,
+                                            [AK_float_list] = CXX_floats + 1,
+                                            [AK_bool] = CXX_bool + 1,
+                                            [AK_scalar] = CXX_scalar + 1,
+                                            [AK_bool_list] = CXX_bools + 1,
+                                            [AK_dtype] = CXX_dtype + 1,
+                                            [AK_layout] = CXX_layout + 1,
+                                            [AK_device] = CXX_device + 1,
+                                            [AK_memory_format] = CXX_memory_format + 1,
+                                            [AK_str] = CXX_str + 1,
+                                            [AK_generator] = CXX_generator + 1};
   if (!type[p->kind]) return false;
   *out = (MgCxxArg){.type = (uint8_t)(type[p->kind] - 1), .optional = p->optional};
   if (p->kind == AK_tensor) return a->tag == MA_val || a->tag == MA_none;
@@ -271,6 +279,7 @@ static bool nodecall_cxx_arg(MgGraph *g, const MgArg *a, const MgParam *p, int64
     out->n = a->n;
     return a->tag == MA_list;
   case AK_int: return a->tag == MA_int && mg_sym_settle(g->x, a->u.sym, &out->i);
+  case AK_bool_list:
   case AK_int_list:
   case AK_float_list: return nodecall_cxx_list(g, a, room, used, out);
   case AK_float:

@@ -19,6 +19,7 @@ enum {
   CXX_STORE = 96,
   CXX_IN = 64,
   CXX_OUT = 8,
+  CXX_BOOLS = 4, /* longest array of bools in a schema */
   CXX_EITHER = 6
 };
 
@@ -99,6 +100,7 @@ static const struct {
     [CXX_float] = {"d", "St8optionalIdE"},
     [CXX_floats] = {"N3c108ArrayRefIdEE", "St8optionalIN3c108ArrayRefIdEEE"},
     [CXX_bool] = {"b", "St8optionalIbE"},
+    [CXX_bools] = {NULL, NULL}, /* cxx_bools */
     [CXX_scalar] = {"RKN3c106ScalarE", "RKSt8optionalIN3c106ScalarEE"},
     [CXX_dtype] = {"N3c1010ScalarTypeE", "St8optionalIN3c1010ScalarTypeEE"},
     [CXX_layout] = {"N3c106LayoutE", "St8optionalIN3c106LayoutEE"},
@@ -108,6 +110,15 @@ static const struct {
                  "St8optionalISt17basic_string_viewIcSt11char_traitsIcEEE"},
     [CXX_generator] = {NULL, "St8optionalIN2at9GeneratorEE"},
 };
+
+/* Their number is a part of the type. */
+static const char *const cxx_bools[CXX_BOOLS + 1] = {NULL, "St5arrayIbLm1EE", "St5arrayIbLm2EE",
+                                                     "St5arrayIbLm3EE", "St5arrayIbLm4EE"};
+
+static const char *cxx_plain(const MgCxxArg *a) {
+  if (a->type == CXX_bools) return a->n <= CXX_BOOLS && !a->optional ? cxx_bools[a->n] : NULL;
+  return a->optional ? cxx_type[a->type].maybe : cxx_type[a->type].plain;
+}
 
 /* n words of integers: in registers when all of them fit, else on the stack.  The place of the
  * first; -1: there is no room. */
@@ -188,6 +199,13 @@ static int cxx_size(MgCxxCall *c, const MgCxxArg *a, bool sym) {
   return cxx_reference(c, p);
 }
 
+/* A small structure goes by value: a byte each. */
+static int cxx_bytes(MgCxxCall *c, const MgCxxArg *a) {
+  uint64_t w = 0;
+  for (uint32_t i = 0; i < a->n; i++) w |= (uint64_t)(a->ints[i] != 0) << (8 * i);
+  return cxx_words(c, &w, 1);
+}
+
 static int cxx_text(MgCxxCall *c, const MgCxxArg *a, char **spare) {
   size_t n = a->none ? 0 : strlen(a->str);
   if (n) memcpy(*spare, a->str, n);
@@ -206,6 +224,7 @@ static int cxx_place(MgCxxCall *c, const MgCxxArg *a, bool sym, char **spare) {
   case CXX_int: return cxx_size(c, a, sym);
   case CXX_ints:
   case CXX_floats: return cxx_list(c, a);
+  case CXX_bools: return cxx_bytes(c, a);
   case CXX_float: return cxx_double(c, a->d, a->optional, a->none);
   case CXX_scalar: return cxx_scalar(c, a);
   case CXX_str: return cxx_text(c, a, spare);
@@ -226,7 +245,7 @@ static void *cxx_find(const char *scope, const MgCxxArg *arg, int narg, uint32_t
   char name[1024];
   int either[CXX_EITHER], n = 0;
   for (int i = 0; i < narg; i++) {
-    type[i] = arg[i].optional ? cxx_type[arg[i].type].maybe : cxx_type[arg[i].type].plain;
+    type[i] = cxx_plain(&arg[i]);
     if (!type[i]) return NULL;
     if (!cxx_type[arg[i].type].sym) continue;
     if (n == CXX_EITHER) return NULL;
@@ -237,7 +256,7 @@ static void *cxx_find(const char *scope, const MgCxxArg *arg, int narg, uint32_t
     for (int k = 0; k < n; k++) {
       const MgCxxArg *a = &arg[either[k]];
       bool is = set >> k & 1;
-      type[either[k]] = !is           ? a->optional ? cxx_type[a->type].maybe : cxx_type[a->type].plain
+      type[either[k]] = !is           ? cxx_plain(a)
                         : a->optional ? cxx_type[a->type].maybe_sym
                                       : cxx_type[a->type].sym;
       *sym |= (uint32_t)is << either[k];

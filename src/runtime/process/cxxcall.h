@@ -16,6 +16,7 @@ typedef enum MgCxxType { /* what a schema asks for */
                          CXX_float,
                          CXX_floats,
                          CXX_bool,
+                         CXX_bools,
                          CXX_scalar,
                          CXX_dtype,
                          CXX_layout,
@@ -34,7 +35,7 @@ typedef struct MgCxxArg {
   int64_t i;           /* numbers, torch's codes */
   double d;
   const char *str;
-  const int64_t *ints; /* n */
+  const int64_t *ints; /* n; of CXX_bools, too */
   const double *floats;
 } MgCxxArg;
 

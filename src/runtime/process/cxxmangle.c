@@ -60,6 +60,7 @@ static const char *mangle_args_end(const char *p) { /* "I" types "E" */
 
 static const char *mangle_type_end(const char *p) {
   if (*p == 'R' || *p == 'K') return mangle_type_end(p + 1);
+  if (*p == 'L') return strchr(p, 'E') + 1; /* a number of a template: "Lm2E" */
   if (*p == 'N') {
     for (p++; *p != 'E';) p = *p == 'I' ? mangle_args_end(p) : mangle_word_end(p);
     return p + 1;
@@ -104,7 +105,7 @@ static const char *mangle_type(Mangle *m, const char *p) {
   } else if (*p == 'S') {
     mangle_prefix(m, p, end);
   } else {
-    mangle_put(m, p, 1);
+    mangle_put(m, p, end - p);
   }
   return end;
 }
