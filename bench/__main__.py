@@ -1,5 +1,6 @@
 """python -m bench cpu [--train] [--level v3] [--only TEXT] [--seconds S] [--no-cold] [--no-peer] [--freeze]
                     [--json FILE]
+python -m bench ops [--only TEXT] [--below RATIO] [--seconds S] [--peer]
 python -m bench host [--no-peer]
 
 cpu: runs every workload of bench/workloads.py in fresh processes.
@@ -7,6 +8,7 @@ The first call of torch.compile and of magneto has an empty cache folder (cold),
 The steady state has eager, torch.compile and magneto interleaved in one process.
 With --train these are whole training steps, with their peak memory.  Prints a table and writes JSON.
 --level v3 caps the vector instructions of magneto and of the libraries that it is compared with at AVX2.
+ops: single operations beside eager (bench/single.py); prints the rows below a ratio.
 host: what calls cost beside their kernels, and how fast frames are recorded (bench/host.py)."""
 
 from __future__ import annotations
@@ -77,9 +79,35 @@ def _host(peer: bool) -> None:
     Console(width=120).print(table)
 
 
+def _ops(options: argparse.Namespace) -> None:
+    """Each line is a row that is printed as soon as it is known: name, eager's and magneto's microseconds."""
+    import re
+    import statistics
+
+    import torch
+
+    import magneto
+    from bench.single import ops, time_op
+
+    torch.set_num_threads(int(os.environ.get("MAGNETO_BENCH_THREADS", "2")))
+    ratios = []
+    for op in ops():
+        if not re.search(options.only, op.name):
+            continue
+        times = time_op(op, options.peer, min(options.seconds, 0.1))
+        magneto.reset()
+        ratios.append(times["eager"] / times["magneto"])
+        if ratios[-1] < options.below:
+            others = "".join(f"  {kind} {us:.1f}" for kind, us in times.items())
+            print(f"{ratios[-1]:.2f}  {op.name}{others}", flush=True)
+    below = sum(r < 1 for r in ratios)
+    mean = statistics.geometric_mean(ratios)
+    print(f"{len(ratios)} rows, {below} below eager, geometric mean {mean:.2f}; {_where(_processor()[1])}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("what", choices=["cpu", "host"])
+    parser.add_argument("what", choices=["cpu", "ops", "host"])
     parser.add_argument("--train", action="store_true", help="training steps instead of inference")
     parser.add_argument("--only", default="", help="workloads whose name contains this text")
     parser.add_argument("--seconds", type=float, default=20.0, help="steady-state seconds a workload")
@@ -89,10 +117,17 @@ def main() -> None:
     )
     parser.add_argument("--freeze", action="store_true", help="also magneto with weights that never change")
     parser.add_argument("--no-peer", action="store_true", help="leave out torch.compile")
+    parser.add_argument("--peer", action="store_true", help="ops: also torch.compile")
+    parser.add_argument(
+        "--below", type=float, default=1.0, help="ops: print rows slower than this share of eager"
+    )
     parser.add_argument("--json", type=pathlib.Path, help="default: bench/results/cpu[-train].json")
     options = parser.parse_args()
     if options.what == "host":
         _host(peer=not options.no_peer)
+        return
+    if options.what == "ops":
+        _ops(options)
         return
     level = options.level or _processor()[1]
     if options.level == "v4" and _processor()[1] != "v4":

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <structmember.h>
+#include "base/log.h"
 #include "entry/guard/guard_set.h"
 #include "entry/launch/config.h"
 #include "entry/launch/plan_call.h"
@@ -158,10 +159,43 @@ static PyCodeObject *callable_root(PyObject *fn) {
   return func ? (PyCodeObject *)func->func_code : NULL;
 }
 
+static PyObject *callable_eager(Callable *c, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+  MgHookMode mode = mg_hook_mode;
+  mg_hook_mode = HOOK_off;
+  Py_INCREF(c);
+  PyObject *r = PyObject_Vectorcall(c->fn, args, nargsf, kwnames);
+  Py_DECREF(c);
+  mg_hook_mode = mode;
+  return r;
+}
+
+typedef struct CallableCall { /* as it came */
+  Callable *c;
+  PyObject *const *args;
+  size_t nargsf;
+  PyObject *kwnames;
+} CallableCall;
+
+/* The call as CPython runs it, or as the plan does, where both are timed. */
+static int callable_timed(MgEntry *e, bool eager, PyObject **vals, MgExecAt *at, const CallableCall *call,
+                          PyObject **result) {
+  bool timed = e->whole.phase == WHOLE_timed || e->whole.phase == WHOLE_weighed;
+  double t0 = timed ? mg_now_ms() : 0;
+  int rc = 0;
+  if (eager) {
+    mg_exec_leave(at);
+    *result = callable_eager(call->c, call->args, call->nargsf, call->kwnames);
+  } else {
+    rc = mg_entry_run(e, vals, at, NULL, result);
+  }
+  if (timed && !rc) mg_whole_note(e, eager, mg_now_ms() - t0);
+  return rc;
+}
+
 /* Tries the entries that return.  1: *result set (NULL with an exception), 0: call the function, -1:
  * without compiling anything. */
-static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyObject *const *args,
-                        Py_ssize_t nargs, PyObject *kwnames, PyObject **result) {
+static int callable_hit(const CallableCall *call, PyFunctionObject *func, PyObject *self, PyObject **result) {
+  Callable *c = call->c;
   PyCodeObject *co = (PyCodeObject *)func->func_code;
   MgCodeInfo *info = mg_pyframe_extra(co);
   MgSite *site = info ? mg_cache_site(info, c->cfg.id, 0, 0, false) : NULL;
@@ -171,7 +205,7 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
   if (n > CALLABLE_SMALL && !(slot = PyMem_New(PyObject *, n))) return 0;
   memset(slot, 0, sizeof *slot * (size_t)n);
   Binding b = {.func = func, .co = co, .slot = slot};
-  if (callable_bind(&b, self, args, nargs, kwnames)) {
+  if (callable_bind(&b, self, call->args, PyVectorcall_NARGS(call->nargsf), call->kwnames)) {
     MgSlots slots = {slot, n, (PyObject *)func};
     MgExecAt *at;
     MgBucket *bucket = site->rests ? mg_cache_bucket(site, &slots, false) : NULL;
@@ -194,7 +228,7 @@ static int callable_hit(Callable *c, PyFunctionObject *func, PyObject *self, PyO
       *result = NULL;
       found = 1;
       mg_cache_work += e->nnode > 0;
-      int rc = mg_entry_run(e, vals, at, NULL, result);
+      int rc = callable_timed(e, mg_whole_leaves(e, !c->cfg.fullgraph), vals, at, call, result);
       if (rc) *result = NULL;
       if (rc == MG_CLAIM_FALSE) e->rest++, found = 0; /* the frame does not try again */
       if (rc == MG_RUN_RAISED) found = -1;
@@ -213,16 +247,6 @@ done:
   if (vals != vals_small) free(vals);
   if (slot != slot_small) PyMem_Free(slot);
   return found;
-}
-
-static PyObject *callable_eager(Callable *c, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
-  MgHookMode mode = mg_hook_mode;
-  mg_hook_mode = HOOK_off;
-  Py_INCREF(c);
-  PyObject *r = PyObject_Vectorcall(c->fn, args, nargsf, kwnames);
-  Py_DECREF(c);
-  mg_hook_mode = mode;
-  return r;
 }
 
 /* Compiled by the back end that the stance asks for. */
@@ -266,7 +290,8 @@ static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf
   if (mg_stance_backend()) return callable_forced(c, mg_stance_backend(), args, nargsf, kwnames);
   PyObject *self, *result;
   PyFunctionObject *func = callable_function(c->fn, &self);
-  int hit = func ? callable_hit(c, func, self, args, PyVectorcall_NARGS(nargsf), kwnames, &result) : 0;
+  CallableCall call = {c, args, nargsf, kwnames};
+  int hit = func ? callable_hit(&call, func, self, &result) : 0;
   if (hit > 0) return result;
   if (hit < 0) return callable_eager(c, args, nargsf, kwnames);
   if (mg_pyframe_finalizing()) return callable_eager(c, args, nargsf, kwnames);

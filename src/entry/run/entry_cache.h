@@ -13,6 +13,7 @@
 #include "entry/guard/transient_modules.h"
 #include "entry/launch/break_reasons.h"
 #include "entry/run/profitability.h"
+#include "entry/run/whole_trial.h"
 
 typedef struct MgCodeInfo MgCodeInfo;
 
@@ -61,6 +62,7 @@ typedef struct MgEntry { /* one compiled segment of a frame */
   PyObject *shown; /* for explain: the recorded graph as a torch.fx.GraphModule, or a text that says why there
                       is none; strong, or NULL */
   long hits;
+  MgWhole whole;
   struct MgBucket *bucket; /* where it is listed; NULL once it is not */
   Py_ssize_t
       key_watch; /* the weak reference to the bucket's instance in guards->watch, counted from 1; 0: none */

@@ -11,6 +11,7 @@
 #include <string.h>
 #include "base/env.h"
 #include "base/log.h"
+#include "entry/grad/grad_weigh.h"
 #include "entry/grad/joint_plans.h"
 #include "entry/guard/source.h"
 #include "entry/launch/graph_interp.h"
@@ -180,6 +181,10 @@ int mg_exec_plan(MgPlan *p, PyObject *const *in, const int64_t *sizes, MgClaims 
 static int exec_run_grad(MgExec *e, PyObject *const *in, PyObject **outs) {
   bool anomaly = mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled; /* its messages name ATen's own nodes */
   bool asked = e->grad->asked && !e->grad->lost;
+  if (e->weigh) {
+    e->weigh = false;
+    if (anomaly || !mg_gradweigh(e->grad, in, e->weighed)) e->weighed[1] = 1e30f;
+  }
   if (!e->plan_failed && !anomaly && !asked && mg_exec_same_overlap(e->overlap, e->ninput, in)) {
     int rc = mg_autograd_run(e->grad, in, outs);
     if (rc != MG_RUN_FAILED) return rc;

@@ -1,0 +1,123 @@
+"""Graphs of few nodes are timed beside CPython, which gets the calls where it is faster."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import magneto
+from magneto import _magneto
+
+ENOUGH = 40  # calls, more than a trial takes
+
+
+@pytest.fixture(autouse=True)
+def trials(monkeypatch):
+    monkeypatch.setenv("MAGNETO_TRIALS", "1")
+
+
+def _is_compiled(result) -> bool:
+    return type(result.grad_fn).__name__ == "MagnetoBackward"
+
+
+def _calls(fast, *args):
+    for _ in range(ENOUGH):
+        result = fast(*args)
+    return result
+
+
+def _tiny(x):
+    return x.relu()
+
+
+def test_a_tiny_op_with_a_gradient_is_left_to_cpython():
+    x = torch.randn(10, requires_grad=True)
+    fast = magneto.compile(_tiny)
+    assert _is_compiled(fast(x))
+    result = _calls(fast, x)
+    assert not _is_compiled(result)
+    assert _magneto.stats()["left"] >= 1
+    assert torch.equal(result, x.relu())
+    (grad,) = torch.autograd.grad(result.sum(), x)
+    assert torch.equal(grad, (x > 0).float())
+
+
+def test_a_chain_that_gains_stays_compiled():
+    x = torch.randn(256, 256, requires_grad=True)
+    fast = magneto.compile(lambda x: (F.gelu(x) * x + 1).sin().exp())
+    assert _is_compiled(_calls(fast, x))
+
+
+def test_without_trials_everything_stays_compiled(monkeypatch):
+    monkeypatch.setenv("MAGNETO_TRIALS", "0")
+    fast = magneto.compile(_tiny)
+    assert _is_compiled(_calls(fast, torch.randn(10, requires_grad=True)))
+
+
+def test_other_sizes_are_compiled_after_one_was_left():
+    fast = magneto.compile(_tiny, dynamic=False, fullgraph=True)
+    _calls(fast, torch.randn(10, requires_grad=True))
+    assert _is_compiled(fast(torch.randn(11, requires_grad=True)))
+    assert not _is_compiled(fast(torch.randn(10, requires_grad=True)))
+
+
+def test_the_program_sees_nothing_of_a_trial():
+    """Neither hooks nor gradients nor hooks of saved tensors nor generators."""
+    x = torch.randn(10, requires_grad=True)
+    seen = []
+    x.register_hook(lambda g: seen.append("hook"))
+    fast = magneto.compile(_tiny)
+    state = torch.get_rng_state()
+    _calls(fast, x)
+    assert seen == []
+    assert x.grad is None
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_hooks_of_saved_tensors_see_only_the_calls_of_the_program():
+    x = torch.randn(10, requires_grad=True)
+    fast = magneto.compile(_tiny)
+    packed = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t.shape) or t, lambda t: t):
+        _calls(fast, x)
+    assert len(packed) <= ENOUGH
+
+
+def test_graphs_that_write_inputs_are_not_repeated():
+    x = torch.zeros(10)
+    w = torch.ones(10, requires_grad=True)
+
+    def f(x, w):
+        x.add_(1)
+        return w * x.sum()
+
+    _calls(magneto.compile(f), x, w)
+    assert torch.equal(x, torch.full((10,), float(ENOUGH)))
+
+
+def test_random_numbers_are_drawn_once_a_call():
+    x = torch.randn(64, requires_grad=True)
+    f = lambda x: F.dropout(x, 0.5) * 2
+    fast = magneto.compile(f)
+    torch.manual_seed(1)
+    _calls(fast, x)
+    after = torch.get_rng_state()
+    torch.manual_seed(1)
+    _calls(f, x)
+    assert torch.equal(after, torch.get_rng_state())
+
+
+def test_an_error_of_a_call_that_cpython_runs_is_the_programs():
+    fast = magneto.compile(lambda x, y: x @ y)
+    x, y = torch.randn(3, 4), torch.randn(4, 5)
+    for _ in range(ENOUGH):
+        fast(x, y)
+    with pytest.raises(RuntimeError):
+        fast(x, x)
+    assert torch.allclose(fast(x, y), x @ y, atol=1e-5)
+
+
+def test_backward_runs_twice_and_is_differentiated_after_a_trial():
+    x = torch.randn(10, dtype=torch.float64, requires_grad=True)
+    fast = magneto.compile(lambda x: x.tanh())
+    _calls(fast, x)
+    assert torch.autograd.gradgradcheck(fast, x)
