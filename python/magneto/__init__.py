@@ -24,8 +24,10 @@ from .control import (
     substitute_in_graph,
 )
 from .explain import BreakReason, Explanation, ExportResult, explain, export
+from .report import _at_exit, measure, report
 
 __version__ = "0.1.0"
+_at_exit()
 is_dynamo_compiling = is_compiling
 __all__ = [
     "BreakReason",
@@ -45,8 +47,10 @@ __all__ = [
     "mark_dynamic",
     "mark_static",
     "maybe_mark_dynamic",
+    "measure",
     "nonstrict_trace",
     "register_backend",
+    "report",
     "reset",
     "run",
     "set_stance",

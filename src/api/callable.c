@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "entry/guard/guard_set.h"
 #include "entry/launch/config.h"
+#include "entry/launch/events.h"
 #include "entry/launch/plan_call.h"
 #include "entry/launch/stats.h"
 #include "entry/run/entry.h"
@@ -249,6 +250,18 @@ done:
   return found;
 }
 
+/* The same for a place that is left to CPython, which reports show. */
+static PyObject *callable_left(Callable *c, PyFunctionObject *func, PyObject *const *args, size_t nargsf,
+                               PyObject *kwnames) {
+  if (!mg_measure_on) return callable_eager(c, args, nargsf, kwnames);
+  PyCodeObject *co = (PyCodeObject *)Py_NewRef(func->func_code);
+  uint64_t t = mg_ticks();
+  PyObject *r = callable_eager(c, args, nargsf, kwnames);
+  mg_place_add(PLACE_eager, co, 0, co->co_firstlineno, t);
+  Py_DECREF(co);
+  return r;
+}
+
 /* Compiled by the back end that the stance asks for. */
 static PyObject *callable_forced(Callable *c, PyObject *backend, PyObject *const *args, size_t nargsf,
                                  PyObject *kwnames) {
@@ -268,7 +281,7 @@ static PyObject *callable_forced(Callable *c, PyObject *backend, PyObject *const
   return r;
 }
 
-static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+static PyObject *callable_run(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   Callable *c = (Callable *)o;
   if (!c->fn) { /* cleared as part of a dead cycle */
     PyErr_SetString(PyExc_RuntimeError, "magneto: the compiled function is gone");
@@ -293,7 +306,7 @@ static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf
   CallableCall call = {c, args, nargsf, kwnames};
   int hit = func ? callable_hit(&call, func, self, &result) : 0;
   if (hit > 0) return result;
-  if (hit < 0) return callable_eager(c, args, nargsf, kwnames);
+  if (hit < 0) return callable_left(c, func, args, nargsf, kwnames);
   if (mg_pyframe_finalizing()) return callable_eager(c, args, nargsf, kwnames);
   Py_INCREF(c);
   MgHookState before = mg_hook_enter(&c->cfg, callable_root(c->fn));
@@ -301,6 +314,17 @@ static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf
   mg_hook_leave(before);
   Py_DECREF(c);
   return result;
+}
+
+static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+  static _Thread_local bool within; /* a call that is measured */
+  if (!mg_measure_on || within) return callable_run(o, args, nargsf, kwnames);
+  within = true;
+  uint64_t t = mg_ticks();
+  PyObject *r = callable_run(o, args, nargsf, kwnames);
+  mg_ticks_add(&mg_stats.calls, t);
+  within = false;
+  return r;
 }
 
 /* ---- the type ---- */

@@ -3,6 +3,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "host/python/notices.h"
+#include "runtime/process/measure.h"
 
 static int (*const module_parts[])(PyObject *) = {
 #define MODULE_PART(file) mg_##file##_init,
@@ -36,6 +37,7 @@ PyMODINIT_FUNC PyInit__magneto(void) {
    * reported, and the default is used. */
   mg_log_set(mg_env(ENV_LOGS));
   mg_env_check();
+  if (mg_env(ENV_REPORT)) mg_measure_start();
   if (mg_notices_warn()) Py_CLEAR(m);
   return m;
 }

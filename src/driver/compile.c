@@ -16,6 +16,7 @@
 #include "driver/engine_choice.h"
 #include "driver/kernels.h"
 #include "driver/options.h"
+#include "driver/plan_record.h"
 #include "driver/plan_store.h"
 #include "driver/planner.h"
 #include "driver/size_facts.h"
@@ -42,11 +43,12 @@ typedef struct Compile {
   MgSizeFacts *facts; /* what was assumed of symbols */
   MgKernelSet k;
   void **constant;
-  uint32_t nconstant; /* what mg_fold computed */
-  double t;           /* when the running stage began */
-  MgStrbuf times;     /* text of MAGNETO_LOGS=timing */
-  const char *stop;   /* MAGNETO_STOP, or NULL */
-  bool strict;        /* MAGNETO_STRICT: verify after every pass */
+  uint32_t nconstant;   /* what mg_fold computed */
+  double t;             /* when the running stage began */
+  MgStrbuf times;       /* text of MAGNETO_LOGS=timing */
+  MgPlanRecord *record; /* for reports; NULL: none is kept */
+  const char *stop;     /* MAGNETO_STOP, or NULL */
+  bool strict;          /* MAGNETO_STRICT: verify after every pass */
 } Compile;
 
 /* ---- stages ---- */
@@ -56,18 +58,14 @@ typedef enum CompileStage {
 #include "stages.def"
 } CompileStage;
 
-static const char *const compile_stage[] = {
-#define STAGE(name) #name,
-#include "stages.def"
-};
-
 typedef enum CompilePromise { CP_recorded, CP_functional, CP_primitive } CompilePromise;
 
 /* Ends a stage: its time, and MAGNETO_STOP. */
 static MgRc compile_done(Compile *k, CompileStage which) {
-  const char *stage = compile_stage[which];
+  const char *stage = mg_stage_names[which];
   double now = mg_now_ms();
   if (mg_log_on(MG_LOG_timing)) mg_sb_printf(&k->times, "%s %.2f  ", stage, now - k->t);
+  mg_record_stage(k->record, which, now - k->t);
   k->t = mg_now_ms();
   TRY(mg_ctx_poll(k->c));
   if (k->stop && !strcmp(k->stop, stage))
@@ -120,6 +118,22 @@ static void compile_log_plan(const Compile *k) {
   mg_size_facts_print(k->facts, &sb);
   mg_log_text(MG_LOG_plan, "plan", mg_sb_text(&sb));
   mg_sb_free(&sb);
+}
+
+static void compile_record(const Compile *k) {
+  MgStrbuf facts = {0};
+  if (!k->record) return;
+  mg_size_facts_print(k->facts, &facts);
+  mg_record_symbols(k->record, k->g, mg_sb_text(&facts));
+  mg_sb_free(&facts);
+  mg_record_graph(k->record, &k->record->compiled, k->g);
+  mg_record_steps(k->record, &k->s, &k->f, &k->m, k->ext, &k->k);
+}
+
+/* Ends the record of a compilation. */
+static void compile_record_end(const Compile *k, double ms, MgRc rc) {
+  const char *why = *k->c->msg ? k->c->msg : mg_rc_text(rc);
+  mg_record_end(k->record, ms, rc == MG_OK ? NULL : why);
 }
 
 /* ---- extern calls ---- */
@@ -180,6 +194,7 @@ static MgRc compile_middle(Compile *k, MgJoint *j) {
   MgSimplifyOpts simplify = {.keep_layout = k->o->keep_layout, .lowers = mg_lower_knows};
 
   compile_log_graph(k, MG_LOG_graph, "recorded");
+  if (k->record) mg_record_graph(k->record, &k->record->recorded, g);
   TRY(compile_verify(k, CP_recorded, "recording"));
   if (g->x->ask) TRY(mg_infer_settle(g));
   if (j) TRY(mg_joint_mark(g, j));
@@ -251,9 +266,9 @@ static MgRc compile_fold(Compile *k) {
 
 /* Does somebody want to see stages that a stored plan skips? */
 static bool compile_shows(const Compile *k) {
-  bool stops = k->stop && strcmp(k->stop, compile_stage[CS_stored]);
-  return stops || mg_log_on(MG_LOG_loops) || mg_log_on(MG_LOG_fusion) || mg_log_on(MG_LOG_output_code) ||
-         mg_log_on(MG_LOG_plan);
+  bool stops = k->stop && strcmp(k->stop, mg_stage_names[CS_stored]);
+  return stops || k->record || mg_log_on(MG_LOG_loops) || mg_log_on(MG_LOG_fusion) ||
+         mg_log_on(MG_LOG_output_code) || mg_log_on(MG_LOG_plan);
 }
 
 /* Are all nests for kernels of a GPU? */
@@ -304,6 +319,8 @@ static MgRc compile_new(Compile *k, MgPlanSpec *spec) {
 
   TRY(mg_memplan(&k->s, &k->f, &k->m));
   compile_log_plan(k);
+  compile_record(k);
+  if (k->record) spec->times = k->record->times;
   return mg_planner_spec(&k->s, &k->f, &k->m, k->ext, &k->k, k->facts, spec);
 }
 
@@ -385,6 +402,7 @@ MgRc mg_compile(MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlan **out) {
   MgPlanSpec spec;
   *out = NULL;
   TRY(compile_begin(&k, &n));
+  k.record = mg_record_new(n, "", h);
   mg_size_facts_begin(&facts, g->x);
   MgRc rc = compile_middle(&k, NULL);
   if (rc == MG_OK) rc = compile_back(&k, &spec);
@@ -392,6 +410,7 @@ MgRc mg_compile(MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlan **out) {
   mg_size_facts_end(&facts);
   if (rc != MG_OK) compile_drop(&k);
   compile_log_times(&k, n, "", mg_now_ms() - t0, rc);
+  compile_record_end(&k, mg_now_ms() - t0, rc);
   mg_sb_free(&k.times);
   return rc;
 }
@@ -411,12 +430,14 @@ static MgRc compile_half(const Compile *joint, MgGraph *g, MgHostOps *h, long n,
                .strict = joint->strict,
                .t = t0};
   MgPlanSpec spec;
+  k.record = mg_record_new(n, what, h);
   compile_log_graph(&k, MG_LOG_joint, what);
   MgRc rc = compile_back(&k, &spec);
   spec.strict_strides = true; /* the other half relies on what is saved */
   if (rc == MG_OK) rc = mg_plan_new(k.c, &spec, out);
   if (rc != MG_OK) compile_drop(&k);
   compile_log_times(&k, n, what, mg_now_ms() - t0, rc);
+  compile_record_end(&k, mg_now_ms() - t0, rc);
   mg_sb_free(&k.times);
   return rc;
 }
@@ -444,8 +465,11 @@ MgRc mg_compile_joint(MgGraph *joint, const MgJointSpec *spec, const MgOptions *
   *out = (MgJointPlans){0};
   mg_size_facts_begin(&facts, joint->x);
   MgRc rc = compile_begin(&k, &n);
+  k.record = mg_record_new(n, " joint", fwd_host);
   if (rc == MG_OK) rc = compile_middle(&k, &j);
+  if (k.record) k.record->saved_bytes = j.saved_bytes;
   compile_log_times(&k, n, " joint", mg_now_ms() - t0, rc);
+  compile_record_end(&k, mg_now_ms() - t0, rc);
   if (rc == MG_OK) rc = compile_joint_facts(&j, out);
   if (rc == MG_OK && kept) rc = mg_graph_clone(kept, &j.bwd);
   if (rc == MG_OK) rc = compile_half(&k, &j.fwd, fwd_host, n, " forward", &out->fwd);

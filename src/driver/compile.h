@@ -17,8 +17,9 @@ typedef struct MgHostOps { /* how driver asks front for extern calls while compi
    * that fails or somebody would see it; no error is left.  NULL: constants are not
    * computed while compiling. */
   bool (*eval)(void *self, MgGraph *g, NodeRef n, MgTensor *const *in, int nin, MgTensor **out, int nout);
-  const char *label; /* what profilers show of the plan; NULL: unknown */
-  MgHost host;       /* moved into the plan on success */
+  const char *label;  /* what profilers show of the plan; NULL: unknown */
+  uint64_t recording; /* for reports: which recording the graph comes from; 0: unknown */
+  MgHost host;        /* moved into the plan on success */
 } MgHostOps;
 
 /* Does the graph live where kernels of ours run: on the CPU, or on one CUDA device? */

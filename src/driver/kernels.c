@@ -11,10 +11,12 @@
 #include "back/emit/emit_llvm.h"
 #include "base/log.h"
 #include "driver/kernel_sharing.h"
+#include "driver/plan_record.h"
 #include "runtime/code/disk_cache.h"
 #include "runtime/code/load_llvm.h"
 #include "runtime/plan/plan_spec.h"
 #include "runtime/process/cpu.h"
+#include "runtime/process/measure.h"
 #include "runtime/process/torch_abi.h"
 #include "tuning.h"
 
@@ -28,6 +30,7 @@ typedef struct KernelNew { /* a kernel that is not known yet */
   const int64_t *size;
   uint32_t nsize;
   void *fn;        /* NULL: to be compiled */
+  uint8_t origin;  /* MgCodeOrigin */
   uint32_t module; /* which module it goes to */
   char name[sizeof KERNEL_NAME];
 } KernelNew;
@@ -89,8 +92,12 @@ static MgRc kernel_emit(KernelJob *j, uint32_t step, MgStrbuf *sb, MgStrbuf *par
     return mg_fail(j->s->c, MG_NOMEM, "out of memory"); /* half a text may be that of another kernel */
   MgKey key = mg_kcache_key(mg_sb_text(part), part->len);
   k->key = key.lo;
-  if ((j->out->of_step[step].fn = (MgRangeFn)kernel_known(j, key)))
-    return j->out->of_step[step].key = key, MG_OK;
+  if ((j->out->of_step[step].fn = (MgRangeFn)kernel_known(j, key))) {
+    j->out->of_step[step].key = key;
+    j->out->of_step[step].origin = CO_memory;
+    if (mg_measure_on) j->out->of_step[step].text = kernel_keep(j, part);
+    return MG_OK;
+  }
   for (uint32_t i = 0; i < j->ntodo; i++)
     if (mg_key_same(j->todo[i].key, key)) return j->of_step[step] = i + 1, MG_OK;
   part->len = 0;
@@ -119,6 +126,7 @@ static MgRc kernel_share(KernelJob *j, uint32_t first, KernelNew **same, const c
   if (!(by->text = kernel_keep(j, sb))) return mg_fail(j->s->c, MG_NOMEM, "out of memory");
   by->key = mg_kcache_key(by->text, sb->len);
   by->fn = kernel_known(j, by->key);
+  if (by->fn) by->origin = CO_memory;
   for (uint32_t i = 0; i < n; i++)
     same[i]->by = by, same[i]->size = size + (size_t)i * nsize, same[i]->nsize = nsize;
   return MG_OK;
@@ -186,8 +194,8 @@ static MgRc kernel_deal(KernelJob *j, unsigned nthread) {
   return MG_OK;
 }
 
-/* Loads module m and puts its kernels into the cache. */
-static MgRc kernel_load(KernelJob *j, uint32_t m) {
+/* Loads module m and puts its kernels into the cache.  stored: it comes from the disk. */
+static MgRc kernel_load(KernelJob *j, uint32_t m, bool stored) {
   MgCtx *c = j->s->c;
   MgKey *key = mg_new(c, MgKey, j->nmake);
   void **fn = mg_new(c, void *, j->nmake);
@@ -200,6 +208,7 @@ static MgRc kernel_load(KernelJob *j, uint32_t m) {
   for (uint32_t i = 0; i < j->nmake && rc == MG_OK; i++) {
     KernelNew *k = j->make[i];
     if (k->module != m) continue;
+    k->origin = stored ? CO_disk : CO_compiled;
     k->fn = fn[n] = mg_elf_symbol(code, k->name);
     place[n] = (MgKcPlace){j->key[m], i};
     key[n++] = k->key;
@@ -237,7 +246,11 @@ static MgRc kernel_compile(KernelJob *j, unsigned nthread) {
   }
   double t1 = mg_now_ms();
   j->out->llvm_ms = t1 - t0;
-  for (uint32_t i = 0; i < j->nmodule; i++) TRY(kernel_load(j, i));
+  for (uint32_t i = 0, next = 0; i < j->nmodule; i++) {
+    bool compiled = next < n && from[next] == i;
+    TRY(kernel_load(j, i, !compiled));
+    next += compiled;
+  }
   j->out->load_ms = mg_now_ms() - t1;
   return MG_OK;
 }
@@ -258,7 +271,12 @@ static MgRc kernel_all(KernelJob *j, unsigned nthread) {
   for (uint32_t i = 0; i < j->f->nstep && rc == MG_OK; i++)
     if (j->of_step[i]) {
       const KernelNew *n = &j->todo[j->of_step[i] - 1];
-      j->out->of_step[i] = (MgKernelCode){(MgRangeFn)n->by->fn, n->size, n->nsize, n->by->key};
+      j->out->of_step[i] = (MgKernelCode){.fn = (MgRangeFn)n->by->fn,
+                                          .size = n->size,
+                                          .nsize = n->nsize,
+                                          .key = n->by->key,
+                                          .text = mg_measure_on ? n->by->text : NULL,
+                                          .origin = n->by->origin};
     }
   return rc;
 }

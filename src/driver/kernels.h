@@ -12,6 +12,8 @@ typedef struct MgKernelCode {
   MgKey key;                   /* in the kernel cache */
   const struct MgPlanGpu *gpu; /* on a GPU: how it is launched, but for `blocks` */
   SymRef blocks, plain_blocks;
+  const char *text; /* for reports: what LLVM reads; NULL: not kept */
+  uint8_t origin;   /* for reports: MgCodeOrigin */
 } MgKernelCode;
 
 typedef struct MgKernelSet {

@@ -8,6 +8,7 @@
 #include "entry/guard/guard_add.h"
 #include "entry/guard/guard_check.h"
 #include "entry/launch/config.h"
+#include "entry/launch/events.h"
 #include "entry/launch/stats.h"
 #include "entry/run/entry_cache.h"
 #include "frame/frame_driver.h"
@@ -113,13 +114,14 @@ static bool drive_recompile_is_error(const MgDrive *d, int unit) {
 
 static void drive_log_recompile(MgDrive *d, MgBucket *b, const MgSlots *slots) {
   for (int i = 0; i < b->n; i++) mg_guards_note_moves(b->entry[i]->guards);
-  if (!mg_log_on(MG_LOG_recompiles)) return;
+  if (!mg_log_on(MG_LOG_recompiles) && !mg_measure_on) return;
   for (int i = 0; i < b->n; i++) {
     int line = b->entry[i]->line;
     MgGuardFail why;
-    if (mg_drive_differs(b->entry[i], slots, &why))
-      mg_log(MG_LOG_recompiles, "%s, line %d, entry %d of %d: %s",
-             PyUnicode_AsUTF8(d->at.v.code->co_qualname), line, i + 1, b->n, why.text);
+    if (!mg_drive_differs(b->entry[i], slots, &why)) continue;
+    mg_log(MG_LOG_recompiles, "%s, line %d, entry %d of %d: %s", PyUnicode_AsUTF8(d->at.v.code->co_qualname),
+           line, i + 1, b->n, why.text);
+    if (!i) mg_event("recompile", d->at.v.code, line, why.text); /* the entry that was used last */
   }
 }
 

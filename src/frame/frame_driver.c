@@ -12,6 +12,7 @@
 #include "entry/guard/guard_add.h"
 #include "entry/guard/guard_check.h"
 #include "entry/launch/config.h"
+#include "entry/launch/events.h"
 #include "entry/launch/plan_call.h"
 #include "entry/launch/stats.h"
 #include "entry/run/entry.h"
@@ -86,6 +87,18 @@ static PyObject *drive_rest(MgDrive *d, int unit) {
   mg_hook_mode = HOOK_off;
   PyObject *r = mg_pyframe_run_at(d->at.ts, d->at.f, unit);
   mg_hook_mode = HOOK_compile;
+  return r;
+}
+
+/* The same when the rest of the frame is CPython's work, which reports show. */
+static PyObject *drive_left(MgDrive *d, int unit, bool rest) {
+  if (!mg_measure_on) return rest ? drive_rest(d, unit) : drive_leave(d, unit);
+  PyCodeObject *co = (PyCodeObject *)Py_NewRef(d->at.v.code);
+  int line = d->at.code->line[unit];
+  uint64_t t = mg_ticks();
+  PyObject *r = rest ? drive_rest(d, unit) : drive_leave(d, unit);
+  mg_place_add(PLACE_eager, co, unit, line, t);
+  Py_DECREF(co);
   return r;
 }
 
@@ -579,6 +592,15 @@ static MgLoopEnd drive_step(MgDrive *d, MgLoop *l, int nplain) {
   return end;
 }
 
+/* What ends a segment, and what is not worth recording. */
+static MgLoopEnd drive_plain(MgDrive *d, MgLoop *l, DriveNext next, int nplain) {
+  uint64_t t = mg_measure_on ? mg_ticks() : 0;
+  int unit = mg_pyframe_lasti(d->at.f) + 1;
+  MgLoopEnd end = next == DRIVE_walk ? mg_walk(d, l) : drive_step(d, l, nplain);
+  if (t) mg_place_add(PLACE_break, d->at.v.code, unit, d->at.code->line[unit], t);
+  return end;
+}
+
 int mg_resume_pending(MgDrive *d) {
   MgHookMode mode = mg_hook_mode;
   mg_hook_mode = HOOK_off;
@@ -635,8 +657,9 @@ static PyObject *drive_run(MgDrive *d, bool waiting) {
       return drive_raise(d);
     }
     if (next == DRIVE_pass) return drive_pass(d);
-    if (next == DRIVE_rest) return drive_rest(d, unit);
-    if (next != DRIVE_step && next != DRIVE_call && next != DRIVE_walk) return drive_leave(d, unit);
+    if (next == DRIVE_return) return drive_leave(d, unit);
+    if (next != DRIVE_step && next != DRIVE_call && next != DRIVE_walk)
+      return drive_left(d, unit, next == DRIVE_rest);
     MgLoop l;
     MgLoopEnd end = LOOP_stop;
     d->trial.steps++;
@@ -648,7 +671,7 @@ static PyObject *drive_run(MgDrive *d, bool waiting) {
       if (end == LOOP_stop && library) return drive_leave(d, l.unit);
       bool settles = end == LOOP_stop && (mg_loop_settles(d->at.code, l.unit) || drive_unpacks(d, l.unit));
       if (settles && !mg_force_break) end = drive_step(d, &l, 1);
-    } else end = next == DRIVE_walk ? mg_walk(d, &l) : drive_step(d, &l, nplain);
+    } else end = drive_plain(d, &l, next, nplain);
     if (end == LOOP_stop && mg_resume_pending(d)) return drive_raise(d);
     if (end == LOOP_stop && library)
       return drive_leave(d, l.unit); /* library code is not compiled on its own */

@@ -219,17 +219,21 @@ static bool scalar_apart(const FuKernel *k, const FuNest *b) {
   return b->l->kind == ML_point && (k->nrange == 0) != (fu_all(b->l) == 0);
 }
 
-/* Adds b to k when that is legal and worth it. */
-static MgRc try_add(FuKernel *k, const FuNest *b, bool *done) {
+/* Adds b to k when that is legal and worth it; *why is NULL then, else what speaks against it. */
+static MgRc try_add(FuKernel *k, const FuNest *b, const char **why) {
   MgSched *s = k->s;
   FuKernel t = *k;
   FuNest nb;
   int phase;
   bool ok;
-  *done = false;
   uint32_t ops = k->ops + nest_ops(s->x, b);
+  *why = "a scalar is not computed among tensors";
   if (scalar_apart(k, b)) return MG_OK;
-  if (k->alone || must_be_alone(b->l) || k->n >= MG_TUNE_FUSE_NESTS || ops > MG_TUNE_FUSE_OPS) return MG_OK;
+  *why = "a nest that scatters, or updates memory in place, has a kernel of its own";
+  if (k->alone || must_be_alone(b->l)) return MG_OK;
+  *why = "the kernel is large enough (FUSE_NESTS, FUSE_OPS)";
+  if (k->n >= MG_TUNE_FUSE_NESTS || ops > MG_TUNE_FUSE_OPS) return MG_OK;
+  *why = "their ranges do not nest";
   if (!refine(s->x, k->range, k->nrange, b->l->range, fu_all(b->l), t.range, &t.nrange))
     return mg_exprs_ok(s->x);
   t.nest = mg_new(s->c, FuNest, k->n + 1);
@@ -241,15 +245,18 @@ static MgRc try_add(FuKernel *k, const FuNest *b, bool *done) {
   for (uint32_t i = 0; i < t.n; i++)
     if (rows_of(t.nest[i].l) < t.shared) t.shared = rows_of(t.nest[i].l);
   fu_set_ranges(s->x, t.range, t.nrange);
+  *why = "the rows that they share are too few for the threads (FUSE_ROWS)";
   if (!worth_it(k, &t, b) || starves(&t, &nb)) return mg_exprs_ok(s->x);
   TRY(fu_take_updates(&t, &nb, &phase, &ok));
+  *why = "one needs other rows of the other's result";
   if (!ok || !place(&t, &nb, phase)) return mg_exprs_ok(s->x);
   TRY(kernel_append(&t, &nb));
   fu_set_ranges(s->x, t.range, t.nrange);
+  *why = "a reduction would jump through memory";
   if (fu_spoils_vectors(k, &t, b)) return mg_exprs_ok(s->x);
   t.ops = ops;
   *k = t;
-  *done = true;
+  *why = NULL;
   return mg_exprs_ok(s->x);
 }
 
@@ -353,7 +360,8 @@ static void count_users(Fuser *f, const FuNest *n) {
 static MgRc add_nest(Fuser *f, const MgLoop *l, uint32_t seq) {
   FuNest b;
   uint32_t cand[MG_TUNE_FUSE_TRIES], at = 0;
-  bool done = false;
+  const char *why = "it touches no memory of a kernel since the last library call";
+  const char *first = NULL;
   for (int i = 0; i < l->nouter; i++)
     if (mg_sym_is(f->s->x, l->range[i], 0)) { /* nothing to do */
       f->nempty++;
@@ -361,15 +369,18 @@ static MgRc add_nest(Fuser *f, const MgLoop *l, uint32_t seq) {
     }
   TRY(fu_nest_init(f->s, l, seq, &b));
   int n = candidates(f, &b, cand);
-  for (int i = 0; i < n && !done; i++) {
+  for (int i = 0; i < n && why; i++) {
     at = cand[i];
-    if (!in_order(f, &b, at)) continue;
-    TRY(try_add(f->k[at], &b, &done));
+    why = "a kernel between them has to run first";
+    if (in_order(f, &b, at)) TRY(try_add(f->k[at], &b, &why));
+    if (!first) first = why;
   }
-  if (!done) {
+  if (why) {
     FuKernel *k;
     at = f->n;
     TRY(new_kernel(f, &b, &k));
+    k->apart = first ? first : why;
+    k->apart_from = n ? f->k[cand[0]] : NULL;
   }
   TRY(add_preds(f, &b, at));
   for (uint32_t i = 0; i < b.nload; i++) TRY(touch(f, b.load[i].buf, at, false));
@@ -421,6 +432,16 @@ static uint32_t count_work(const Fuser *f) {
   return n;
 }
 
+/* Why step i is a kernel of its own. */
+static void note_apart(const Fuser *f, uint32_t i) {
+  MgKernel *k = f->out->step[i].u.kernel;
+  const FuKernel *g = f->grown[i];
+  k->apart = g->apart;
+  k->apart_from = -1;
+  for (uint32_t n = 0; g->apart_from && n < f->out->nstep; n++)
+    if (f->out->step[n].kind == MS_kernel && f->grown[n] == g->apart_from) k->apart_from = (int32_t)n;
+}
+
 MgRc mg_fuse(MgSched *s, MgFused *out) {
   Fuser f = {.s = s, .out = out};
   MgItem *item;
@@ -453,7 +474,9 @@ MgRc mg_fuse(MgSched *s, MgFused *out) {
   count_views(&f, s->out, s->nout);
   for (uint32_t i = 0; i < s->ncopy; i++) count_views(&f, &s->copy[i].from, 1);
   for (uint32_t i = 0; i < out->nstep; i++) {
-    if (out->step[i].kind == MS_kernel) TRY(fu_finish(f.grown[i], f.users, out->step[i].u.kernel, number++));
+    if (out->step[i].kind != MS_kernel) continue;
+    TRY(fu_finish(f.grown[i], f.users, out->step[i].u.kernel, number++));
+    note_apart(&f, i);
   }
   return mg_exprs_ok(s->x);
 }

@@ -28,6 +28,9 @@ typedef struct FuKernel {
   uint32_t ops;                    /* size of its expressions */
   uint32_t *pred, npred, cap_pred; /* kernels (since the last extern call) that must have ended before it */
   bool placed;                     /* in the final order */
+  const char
+      *apart; /* for reports: why its first nest joined no earlier kernel, and which one it was kept from */
+  const struct FuKernel *apart_from;
 } FuKernel;
 
 /* Are these the kernels of a GPU?  A nest is what its target is. */

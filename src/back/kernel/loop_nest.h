@@ -151,11 +151,13 @@ typedef struct MgKernel {
   uint8_t nshared; /* how many leading ranges are shared (0: the whole kernel is serial) */
   SymRef outer;    /* product of the shared ranges: the parallel range [0, outer) */
   BufRef *buf;
-  uint32_t nbuf; /* kernel arguments, in order (no MB_local buffers) */
-  int64_t grain; /* least number of outer points worth a thread */
-  int64_t work;  /* of one outer point, roughly in scalar operations */
-  char name[32]; /* symbol; equal kernels share one */
-  uint64_t key;  /* hash of the text up to names */
+  uint32_t nbuf;      /* kernel arguments, in order (no MB_local buffers) */
+  int64_t grain;      /* least number of outer points worth a thread */
+  int64_t work;       /* of one outer point, roughly in scalar operations */
+  char name[32];      /* symbol; equal kernels share one */
+  uint64_t key;       /* hash of the text up to names */
+  const char *apart;  /* why it is not part of an earlier kernel, for reports; NULL: none was asked */
+  int32_t apart_from; /* the step of that kernel; -1: none */
 } MgKernel;
 
 typedef struct MgStepIR { /* final order of work */

@@ -289,6 +289,7 @@ static MgRc autograd_compile(MgAutograd *a, const MgTrace *t) {
   char forward[MG_TRACE_LABEL], backward[MG_TRACE_LABEL];
   fwd.label = mg_trace_label(t, "", forward);
   bwd.label = mg_trace_label(t, " backward", backward);
+  fwd.recording = bwd.recording = t->recording;
   MgRc rc = mg_compile_joint(t->g, &spec, t->opt, &fwd, &bwd, a->kept ? &a->kept->g : NULL, &plans);
   mg_notices_tell();
   TRY(rc);

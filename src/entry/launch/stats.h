@@ -2,6 +2,7 @@
 #ifndef MG_STATS_H
 #define MG_STATS_H
 #include "entry/launch/break_reasons.h"
+#include "runtime/process/measure.h"
 
 typedef struct MgStats { /* counters since the last reset; read by tests and explain */
   long graphs;           /* entries with at least one op */
@@ -13,6 +14,7 @@ typedef struct MgStats { /* counters since the last reset; read by tests and exp
   long left; /* how often a place was left to CPython because it cost more than it brought (frame_cost.h) */
   long stopped; /* recordings and compilations that were given up, since a signal waited (interrupt.h) */
   double record_ms, compile_ms;
+  MgTicks calls; /* for reports: of compiled callables, the outermost ones */
 } MgStats;
 extern MgStats mg_stats;
 #endif

@@ -96,6 +96,7 @@ typedef struct MgTrace {
   uint32_t ninput;
   const MgOptions *opt;
   const char *name;       /* of what was recorded, for profilers */
+  uint64_t recording;     /* its number, for reports; 0: unknown */
   const SrcRef *sym_src;  /* by symbol: how a run finds it; 0: it depends on data */
   const MgSizeOf *sym_of; /* by symbol: where the graph gives it */
   uint32_t nsym;

@@ -40,6 +40,7 @@ int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots
     mg_exec_leave(at);
     return PyErr_NoMemory(), -1;
   }
+  uint64_t t = mg_measure_on && mg_measure_closely((uint64_t)e->hits) ? mg_ticks() : 0;
   /* Kernels run without the GIL and backends run Python: nothing may free what the segment still needs. */
   for (int i = 0; i < nsrc; i++) Py_XINCREF(vals[i]);
   bool ready = !e->guards->ndraw || !mg_draw_run(e->guards, vals);
@@ -48,6 +49,7 @@ int mg_entry_run(MgEntry *e, PyObject **vals, MgExecAt *at, PyObject **new_slots
   if (ready && e->keeps_random && !random) mg_exec_leave(at);
   else if (ready && !(rc = resume_run_graph(e, vals, at, outs)))
     rc = mg_snapshot_run(e->snap, outs, vals, new_slots, ret);
+  if (t) mg_ticks_add(&e->running, t);
   if (e->claims) resume_note_claims(e, rc == MG_CLAIM_FALSE);
   if (rc == MG_RUN_RAISED &&
       (!e->repeats || !PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)))

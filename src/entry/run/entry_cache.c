@@ -4,10 +4,14 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/strbuf.h"
+#include "driver/plan_record.h"
 #include "entry/guard/guard_add.h"
 #include "entry/guard/guard_check.h"
+#include "entry/guard/source.h"
 #include "entry/launch/config.h"
+#include "entry/launch/events.h"
 #include "entry/launch/stats.h"
+#include "entry/run/exec.h"
 #include "entry/run/exec_run.h"
 #include "entry/run/exec_sizes.h"
 #include "entry/run/frame_cost.h"
@@ -308,7 +312,9 @@ static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***val
       *nvals = need;
     }
     e->refs++; /* comparing may run Python code, which may drop entries, and the site with them */
+    uint64_t t = mg_measure_on && mg_measure_closely((uint64_t)e->hits) ? mg_ticks() : 0;
     bool holds = mg_guards_check(e->guards, slots, *vals, NULL) && mg_exec_fits(e->exec, *vals, at);
+    if (t && holds) mg_ticks_add(&e->guarding, t);
     *gone = e->bucket != b;
     if (holds) {
       if (!*gone) b->misses = 0;
@@ -466,6 +472,8 @@ static PyObject *cache_reset(PyObject *self, PyObject *unused) {
   }
   mg_arena_trim(); /* the memory that plans kept warm */
   memset(&mg_stats, 0, sizeof mg_stats);
+  mg_records_reset();
+  mg_events_reset();
   Py_RETURN_NONE;
 }
 
@@ -494,15 +502,48 @@ static PyObject *cache_stats(PyObject *self, PyObject *unused) {
                        (unsigned long long)cuda.replays, "cuda_failed", (unsigned long long)cuda.failed);
 }
 
+/* Where an input of the entry's graph comes from: its source's text, or the object itself, which may be a
+ * parameter.  New; NULL with an exception. */
+static PyObject *cache_input(const MgEntry *e, uint32_t i) {
+  const MgExecInput *in = &e->exec->input[i];
+  PyObject *object = in->pinned ? in->pinned : mg_guards_pinned(e->guards, in->src);
+  if (object) return Py_NewRef(object);
+  MgStrbuf text = {0};
+  mg_source_print(e->guards, in->src, &text);
+  PyObject *s = PyUnicode_FromString(mg_sb_text(&text));
+  mg_sb_free(&text);
+  return s;
+}
+
+/* For reports: what an entry costs, and the inputs of its graph; None when nothing is measured. */
+static PyObject *cache_entry_measured(const MgEntry *e) {
+  if (!mg_measure_on) Py_RETURN_NONE;
+  PyObject *inputs = PyList_New(0);
+  for (uint32_t i = 0; inputs && i < e->exec->ninput; i++) {
+    PyObject *s = cache_input(e, i);
+    if (!s || PyList_Append(inputs, s)) Py_CLEAR(inputs);
+    Py_XDECREF(s);
+  }
+  double ns = e->guarding.n ? mg_ticks_ms(e->guarding.ticks) * 1e6 / (double)e->guarding.n : 0;
+  double ms = e->running.n ? mg_ticks_ms(e->running.ticks) / (double)e->running.n : 0;
+  return inputs ? Py_BuildValue("{s:N,s:K,s:d,s:d,s:d,s:d}", "inputs", inputs, "recording",
+                                (unsigned long long)e->recording, "record_ms", e->record_ms, "compile_ms",
+                                e->compile_ms, "guard_ns", ns, "run_ms", ms)
+                : NULL;
+}
+
 static PyObject *cache_entry_dict(MgCodeInfo *info, MgSite *s, MgEntry *e) {
   MgStrbuf guards = {0};
   mg_guards_print(e->guards, &guards);
+  PyObject *measured = cache_entry_measured(e);
+  if (!measured) return mg_sb_free(&guards), NULL;
   PyObject *d = Py_BuildValue(
-      "{s:O,s:I,s:i,s:i,s:i,s:i,s:O,s:O,s:i,s:O,s:s,s:s,s:i,s:l,s:s,s:l,s:O}", "code", info->code, "config",
-      s->config, "unit", e->unit, "end", e->end, "line", e->line, "end_line", e->end_line, "end_file",
-      e->end_file, "end_name", e->end_name, "plain", e->nplain, "returns", e->is_ret ? Py_True : Py_False,
-      "break", e->is_ret ? NULL : mg_break_name(e->code), "reason", e->reason, "nodes", e->nnode, "hits",
-      e->hits, "guards", mg_sb_text(&guards), "number", e->number, "graph", e->shown ? e->shown : Py_None);
+      "{s:N,s:O,s:I,s:i,s:i,s:i,s:i,s:O,s:O,s:i,s:O,s:s,s:s,s:i,s:l,s:s,s:l,s:O}", "measured", measured,
+      "code", info->code, "config", s->config, "unit", e->unit, "end", e->end, "line", e->line, "end_line",
+      e->end_line, "end_file", e->end_file, "end_name", e->end_name, "plain", e->nplain, "returns",
+      e->is_ret ? Py_True : Py_False, "break", e->is_ret ? NULL : mg_break_name(e->code), "reason", e->reason,
+      "nodes", e->nnode, "hits", e->hits, "guards", mg_sb_text(&guards), "number", e->number, "graph",
+      e->shown ? e->shown : Py_None);
   mg_sb_free(&guards);
   return d;
 }

@@ -14,6 +14,7 @@
 #include "entry/launch/break_reasons.h"
 #include "entry/run/profitability.h"
 #include "entry/run/whole_trial.h"
+#include "runtime/process/measure.h"
 
 typedef struct MgCodeInfo MgCodeInfo;
 
@@ -58,6 +59,9 @@ typedef struct MgEntry { /* one compiled segment of a frame */
   int nnode;                     /* ATen ops recorded */
   int line, end_line;            /* source lines of unit and of the break, which may be in another frame: */
   PyObject *end_file, *end_name; /* strong: its file and qualified name */
+  uint64_t recording;            /* for reports: its number, as MgTrace.recording has it */
+  double record_ms, compile_ms;  /* for reports: what making it took */
+  MgTicks guarding, running;     /* for reports: of hits that were looked at closely */
   long number;                   /* counts entries since the last reset: the order in which they were made */
   PyObject *shown; /* for explain: the recorded graph as a torch.fx.GraphModule, or a text that says why there
                       is none; strong, or NULL */

@@ -6,6 +6,7 @@
 #include "driver/compile.h"
 #include "driver/options.h"
 #include "entry/grad/joint_plans.h"
+#include "entry/launch/events.h"
 #include "entry/launch/graph_interp.h"
 #include "entry/launch/op_call.h"
 #include "entry/launch/stats.h"
@@ -79,6 +80,7 @@ static int exec_fall_back(const MgTrace *t, MgRc rc) {
     return PyErr_SetString(MgBreakError, why), -1; /* no failure: it is compiled another time */
   mg_stats.fallbacks++;
   mg_log(MG_LOG_fallback, "a graph runs op by op: %s", why);
+  mg_event("fallback", NULL, 0, why);
   if (mg_strict()) {
     PyErr_Format(PyExc_RuntimeError, "magneto: cannot compile the graph: %s: %s (%s:%d)", mg_rc_text(rc), why,
                  t->ctx->file ? t->ctx->file : "?", t->ctx->line);
@@ -109,6 +111,7 @@ int mg_exec_compile(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObject 
   if (mg_nodecall_hostops(t->objs, &host)) return -1;
   char label[MG_TRACE_LABEL];
   host.label = mg_trace_label(t, "", label);
+  host.recording = t->recording;
   *rc = mg_compile(t->g, opt, &host, &e->plan);
   mg_notices_tell();
   if (*rc == MG_OK) return 1;
@@ -162,8 +165,8 @@ int mg_exec_build_grad(MgExec *e, const MgTrace *t, PyObject *const *example, Mg
 }
 
 MgExec *mg_exec_piece(MgCtx *ctx, MgExprs *x, MgGraph *g, PyObject *objs, const MgOptions *opt,
-                      PyObject *const *in) {
-  MgTrace t = {.ctx = ctx, .x = x, .g = g, .objs = objs, .opt = opt, .name = "stage"};
+                      uint64_t recording, PyObject *const *in) {
+  MgTrace t = {.ctx = ctx, .x = x, .g = g, .objs = objs, .opt = opt, .name = "stage", .recording = recording};
   MgExec *run = mg_calloc(1, sizeof *run);
   if (!run) return (MgExec *)PyErr_NoMemory();
   run->ninput = g->ninput;

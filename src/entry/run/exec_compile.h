@@ -21,9 +21,9 @@ int mg_exec_build_plan(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObje
  * too (mg_autograd_build_at). */
 int mg_exec_build_grad(MgExec *e, const MgTrace *t, PyObject *const *example, MgAutograd *plans,
                        const int64_t *sizes, uint32_t n);
-/* Compiles it.  NULL with an exception. */
+/* Compiles it; recording: as MgTrace.recording.  NULL with an exception. */
 MgExec *mg_exec_piece(MgCtx *ctx, MgExprs *x, MgGraph *g, PyObject *objs, const MgOptions *opt,
-                      PyObject *const *in);
+                      uint64_t recording, PyObject *const *in);
 /* Do the inputs overlap as `pattern` says?  NULL: they may as they like. */
 bool mg_exec_same_overlap(const uint32_t *pattern, uint32_t n, PyObject *const *in);
 #endif

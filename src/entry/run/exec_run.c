@@ -14,6 +14,7 @@
 #include "entry/grad/grad_weigh.h"
 #include "entry/grad/joint_plans.h"
 #include "entry/guard/source.h"
+#include "entry/launch/events.h"
 #include "entry/launch/graph_interp.h"
 #include "entry/launch/plan_call.h"
 #include "entry/launch/stats.h"
@@ -159,6 +160,7 @@ int mg_exec_give_up_plan(MgExec *e) {
   e->plan_failed = true;
   mg_stats.fallbacks++;
   mg_log(MG_LOG_fallback, "a compiled graph failed and runs op by op: %s", why ? why : "?");
+  mg_event("fallback", NULL, 0, why ? why : "?");
   int rc = PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "magneto: a compiled graph failed and runs op by op: %s",
                             why ? why : "?");
   Py_XDECREF(text);

@@ -85,7 +85,8 @@ static MgTrace sizes_trace(const MgExecSizes *s, SizesGraph *t) {
                    .input = s->input,
                    .ninput = s->ninput,
                    .opt = &s->opt,
-                   .name = s->name};
+                   .name = s->name,
+                   .recording = s->recording};
 }
 
 static bool sizes_agree(const MgExecSizes *s, const int64_t *env) {

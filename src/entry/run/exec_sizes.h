@@ -58,6 +58,7 @@ struct MgExecSizes {
   bool *used;                /* by symbol: the graph mentions it; others are no part of an assignment */
   bool plans;                /* compile; else node by node */
   char name[80];             /* of what was recorded, for profilers */
+  uint64_t recording;        /* its number, for reports */
   MgOptions opt;
   PyObject *objs;              /* strong: what MA_object arguments index */
   MgJointRec *joint;           /* in ctx; NULL: no backward */

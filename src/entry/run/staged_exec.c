@@ -43,8 +43,9 @@ struct MgStages {
   uint32_t nstep, bind0; /* bind[0 .. bind0): known from the inputs */
   PyObject *objs;        /* strong: what MA_object arguments index */
   MgOptions opt;
-  bool random; /* random numbers are drawn */
-  bool strict; /* exceptions are the program's: it cannot be run in another way (fullgraph) */
+  uint64_t recording; /* its number, for reports */
+  bool random;        /* random numbers are drawn */
+  bool strict;        /* exceptions are the program's: it cannot be run in another way (fullgraph) */
 };
 
 /* ---- which nodes, in which order ---- */
@@ -422,7 +423,7 @@ static int stage_compile(const MgStages *s, StagePiece *p, PyObject *const *in) 
   MgGraph g;
   mg_ctx_init(&ctx);
   bool copied = !mg_exprs_init(&x, &ctx) && !mg_graph_init(&g, &ctx, &x) && !mg_graph_at(&g, &p->g, NULL);
-  MgExec *run = copied ? mg_exec_piece(&ctx, &x, &g, s->objs, &s->opt, in) : NULL;
+  MgExec *run = copied ? mg_exec_piece(&ctx, &x, &g, s->objs, &s->opt, s->recording, in) : NULL;
   mg_ctx_free(&ctx);
   if (!copied) PyErr_NoMemory();
   if (!run || p->run) {

@@ -185,6 +185,8 @@ typedef struct MgSymEqual {
 } MgSymEqual;
 /* Text: one line a node; mg_graph_parse(mg_graph_print(g)) gives the same graph. */
 void mg_graph_print(const MgGraph *g, MgStrbuf *out);
+/* The same; at: nnode entries, gets where the line of each node begins; dead nodes have none. */
+void mg_graph_print_at(const MgGraph *g, MgStrbuf *out, size_t *at);
 MgRc mg_graph_parse(MgGraph *g, const char *text); /* g initialised and empty */
 /* Structure checks; names the pass in its message. */
 MgRc mg_graph_verify(MgGraph *g, const char *after);

@@ -158,7 +158,9 @@ static void text_externs(const MgGraph *g, MgStrbuf *out) {
   }
 }
 
-void mg_graph_print(const MgGraph *g, MgStrbuf *out) {
+void mg_graph_print(const MgGraph *g, MgStrbuf *out) { mg_graph_print_at(g, out, NULL); }
+
+void mg_graph_print_at(const MgGraph *g, MgStrbuf *out, size_t *at) {
   uint32_t *num = mg_new(g->c, uint32_t, g->nval + 1), next = 1;
   if (!num) {
     out->failed = true;
@@ -189,6 +191,7 @@ void mg_graph_print(const MgGraph *g, MgStrbuf *out) {
     if (n->dead) continue;
     for (int i = 0; i < n->nout; i++)
       if (n->out[i]) num[n->out[i]] = next++;
+    if (at) at[k] = out->len;
     text_node(g, n, num, out);
   }
   for (uint32_t i = 0; i < g->nwb; i++)

@@ -53,6 +53,7 @@ typedef struct MgRec {
   uint8_t code; /* MgBreakCode */
   char reason[256];     /* one line for users */
   const char *name;     /* of what is recorded, for profilers; NULL: the frame tells (source_place.h) */
+  uint64_t recording;   /* its number, for reports; 0: none */
   uint32_t line;        /* source line of the outermost frame while recording */
   long nbytecode;       /* instructions executed, for statistics */
   bool calls_frame;     /* the next frame is given the arguments of a call by the program */

@@ -27,6 +27,18 @@ static const char *place_file(PyCodeObject *co) {
   return slash ? slash + 1 : name;
 }
 
+const char *mg_place_path(const char *file) {
+  Py_ssize_t i = 0;
+  PyObject *kept, *unused;
+  while (file && place_files && PyDict_Next(place_files, &i, &unused, &kept)) {
+    Py_ssize_t n;
+    const char *path = PyUnicode_AsUTF8AndSize(kept, &n);
+    if (!path) PyErr_Clear(); /* surrogates: no node names the file */
+    else if (file >= path && file <= path + n) return path;
+  }
+  return NULL;
+}
+
 static bool place_generated(PyCodeObject *co) {
   return PyUnicode_GET_LENGTH(co->co_filename) == 0 || PyUnicode_READ_CHAR(co->co_filename, 0) == '<';
 }
@@ -74,6 +86,7 @@ const MgTrace *mg_rec_trace(const MgRec *r, MgTrace *t) {
                  .ninput = cap->ninput,
                  .opt = r->cfg ? &r->cfg->opt : NULL,
                  .name = mg_place_name(r),
+                 .recording = r->recording,
                  .sym_src = cap->sizes.src,
                  .sym_of = cap->sizes.of,
                  .nsym = cap->sizes.nsrc};

@@ -9,6 +9,8 @@ typedef struct MgRec MgRec;
 /* The line that is being recorded: of the innermost frame that is not torch's own, else of the innermost one.
  * *file: its name without folders, which lives for ever; NULL: none.  0: unknown. */
 uint32_t mg_place_now(const MgRec *r, const char **file);
+/* The whole path of a file that mg_place_now gave; NULL: unknown. */
+const char *mg_place_path(const char *file);
 /* Name of the function that is recorded, or of the class of the module that torch's code calls;
  * of the frame's or r's life. */
 const char *mg_place_name(const MgRec *r);

@@ -333,6 +333,7 @@ int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool
   s->plans = plans;
   s->opt = cfg->opt;
   snprintf(s->name, sizeof s->name, "%s", mg_place_name(r));
+  s->recording = r->recording;
   mg_rec_move_graph(mg_rec_trace(r, &(MgTrace){0}), &s->ctx, &s->x, &s->g);
   if (s->joint) {
     if (!(s->input = mg_new(&s->ctx, MgCapInput, r->cap->ninput + 1))) return PyErr_NoMemory(), -1;

@@ -8,6 +8,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "entry/guard/guard_check.h"
+#include "entry/launch/events.h"
 #include "entry/launch/stats.h"
 #include "entry/run/entry_cache.h"
 #include "host/python/decode.h"
@@ -27,6 +28,15 @@ static int segment_fullgraph_error(const Segment *s) {
       s->cfg->fullgraph ? "fullgraph=True" : "error_on_graph_break(True)", mg_break_name(s->why), s->reason,
       s->v.code->co_qualname, s->code->line[s->unit], s->v.code->co_filename, mg_break_hint(s->why));
   return -1;
+}
+
+/* For reports: v was raised while compiling. */
+static void segment_note_failure(const Segment *s, PyObject *v) {
+  PyObject *text = mg_measure_on && v ? PyObject_Str(v) : NULL;
+  const char *why = text ? PyUnicode_AsUTF8(text) : NULL;
+  if (mg_measure_on) mg_event("fallback", s->v.code, s->code->line[s->unit], why ? why : "?");
+  Py_XDECREF(text);
+  mg_clear_shown();
 }
 
 /* Compiling raised: the user's backend's errors are the user's, ours end in eager execution with a warning.
@@ -50,6 +60,7 @@ static int segment_give_up(Segment *s) {
   int rc = PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "magneto: %U runs eagerly: %R", s->v.code->co_qualname,
                             v ? v : Py_None);
   mg_log(MG_LOG_fallback, "%s: compiling failed", PyUnicode_AsUTF8(s->v.code->co_qualname));
+  segment_note_failure(s, v);
   mg_stats.fallbacks++;
   Py_XDECREF(t);
   Py_XDECREF(v);

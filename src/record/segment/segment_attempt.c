@@ -43,6 +43,7 @@ static int attempt_leaked(Segment *s, int alive) {
 
 /* The recording as it begins. */
 static void attempt_rec(Segment *s, Attempt *a) {
+  static uint64_t recordings;
   a->rec = (MgRec){.ctx = &a->ctx,
                    .x = &a->exprs,
                    .g = &a->graph,
@@ -58,6 +59,7 @@ static void attempt_rec(Segment *s, Attempt *a) {
                    .handled = s->exc0,
                    .stop = s->stop,
                    .nstop = s->nstop,
+                   .recording = ++recordings,
                    .stopped = mg_segment_stopped,
                    .stopped_arg = s};
   a->rec.want_fx = a->rec.cfg->backend != NULL;
@@ -168,8 +170,10 @@ int mg_segment_attempt(Segment *s) {
   if (!attempt_begin(s, &a)) {
     MgSnapshot *snap = attempt_record(s, &a, &rc);
     mg_stats.bytecodes += a.rec.nbytecode;
-    mg_stats.record_ms += mg_now_ms() - t0;
+    double ms = mg_now_ms() - t0;
+    mg_stats.record_ms += ms;
     if (snap) rc = attempt_build(s, &a, snap);
+    if (s->entry) s->entry->record_ms = ms;
     rc = attempt_end(s, &a, rc);
   }
   Py_XDECREF(a.rec.dyn);

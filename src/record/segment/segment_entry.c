@@ -66,7 +66,9 @@ static int entry_build(Segment *s, MgEntry *e, MgRec *r) {
   }
   double t0 = mg_now_ms();
   e->exec = mg_exec_build(r, r->cfg, e->snap);
-  mg_stats.compile_ms += mg_now_ms() - t0;
+  e->compile_ms = mg_now_ms() - t0;
+  e->recording = r->recording;
+  mg_stats.compile_ms += e->compile_ms;
   if (!e->exec || mg_guards_seal(r->guards)) return -1;
   e->shown = Py_XNewRef(r->shown);
   e->keeps_random = draws || mg_exec_keeps_random(e->exec);

@@ -80,6 +80,7 @@ static struct {
 } ll;
 
 enum {
+  LLVM_ASSEMBLY_FILE = 0,
   LLVM_OBJECT_FILE = 1,
   LLVM_RELOC_PIC = 2,
   LLVM_MODEL_SMALL = 3,
@@ -314,14 +315,14 @@ static Ref llvm_parse(Ref ctx, const char *text, const char **err) {
 }
 
 /* One module on the calling thread.  false with err filled. */
-static bool llvm_emit_one(const char *text, MgObject *out, char *err, size_t err_len) {
+static bool llvm_emit_one(const char *text, int file, MgObject *out, char *err, size_t err_len) {
   Ref tm = llvm_machine_take(), m = NULL, buf = NULL;
   Ref ctx = llvm_lite ? ll.LLVMPY_ContextCreate() : ll.LLVMContextCreate();
   const char *why = NULL, *ours = "LLVM failed"; /* LLVM's message (new), and what to say without one */
   if (!tm || !ctx) ours = "no memory for LLVM";
   if (tm && ctx && (m = llvm_parse(ctx, text, &why))) {
-    if (llvm_lite) buf = ll.LLVMPY_TargetMachineEmitToMemory(tm, m, LLVM_OBJECT_FILE, &why);
-    else if (ll.LLVMTargetMachineEmitToMemoryBuffer(tm, m, LLVM_OBJECT_FILE, (char **)&why, &buf)) buf = NULL;
+    if (llvm_lite) buf = ll.LLVMPY_TargetMachineEmitToMemory(tm, m, file, &why);
+    else if (ll.LLVMTargetMachineEmitToMemoryBuffer(tm, m, file, (char **)&why, &buf)) buf = NULL;
   }
   if (buf) {
     out->len = llvm_lite ? ll.LLVMPY_GetBufferSize(buf) : ll.LLVMGetBufferSize(buf);
@@ -343,6 +344,7 @@ typedef struct LlvmJob { /* shared by the threads of one mg_llvm_emit */
   const char *const *text;
   MgObject *out;
   uint32_t n;
+  int file;                   /* what is made: LLVM_OBJECT_FILE or LLVM_ASSEMBLY_FILE */
   atomic_uint next;           /* module to take */
   atomic_bool failed, broken; /* broken: LLVM was left in the middle */
   atomic_bool stopped;        /* the work is to be given up */
@@ -354,6 +356,7 @@ typedef struct LlvmJob { /* shared by the threads of one mg_llvm_emit */
 
 typedef struct LlvmOne {
   const char *text;
+  int file;
   MgObject *out;
   char err[sizeof(((LlvmJob *)0)->err)];
   bool ok;
@@ -361,7 +364,7 @@ typedef struct LlvmOne {
 
 static void llvm_one(void *arg) {
   LlvmOne *o = arg;
-  o->ok = llvm_emit_one(o->text, o->out, o->err, sizeof o->err);
+  o->ok = llvm_emit_one(o->text, o->file, o->out, o->err, sizeof o->err);
 }
 
 static void *llvm_worker(void *arg) {
@@ -372,7 +375,7 @@ static void *llvm_worker(void *arg) {
       j->stopped = true;
       break;
     }
-    LlvmOne one = {.text = j->text[i], .out = &j->out[i]};
+    LlvmOne one = {.text = j->text[i], .file = j->file, .out = &j->out[i]};
     if (!mg_cxx_catch(llvm_one, &one)) {
       j->broken = true;
       snprintf(one.err, sizeof one.err,
@@ -415,12 +418,26 @@ static MgRc llvm_emit(MgCtx *c, LlvmJob *j, unsigned nthread) {
   return j->stopped ? MG_NOMEM : mg_fail(c, MG_BUG, "LLVM: %s", j->err);
 }
 
-MgRc mg_llvm_emit(MgCtx *c, const char *const *text, uint32_t n, unsigned nthread, MgObject *out) {
-  LlvmJob j = {
-      .text = text, .out = out, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER, .c = c, .caller = pthread_self()};
+static MgRc llvm_make(MgCtx *c, int file, const char *const *text, uint32_t n, unsigned nthread,
+                      MgObject *out) {
+  LlvmJob j = {.text = text,
+               .out = out,
+               .n = n,
+               .file = file,
+               .lock = PTHREAD_MUTEX_INITIALIZER,
+               .c = c,
+               .caller = pthread_self()};
   memset(out, 0, sizeof *out * n);
   mg_fork_lock(MG_LOCK_llvm);
   MgRc rc = llvm_emit(c, &j, nthread);
   mg_fork_unlock(MG_LOCK_llvm);
   return rc;
+}
+
+MgRc mg_llvm_emit(MgCtx *c, const char *const *text, uint32_t n, unsigned nthread, MgObject *out) {
+  return llvm_make(c, LLVM_OBJECT_FILE, text, n, nthread, out);
+}
+
+MgRc mg_llvm_assembly(MgCtx *c, const char *text, MgObject *out) {
+  return llvm_make(c, LLVM_ASSEMBLY_FILE, &text, 1, 1, out);
 }

@@ -26,4 +26,6 @@ int mg_llvm_major(void);
 /* Compiles n independent modules on up to nthread threads.  out[i].data is new, freed by the caller with
  * free(); after an error nothing is left in out. */
 MgRc mg_llvm_emit(MgCtx *c, const char *const *text, uint32_t n, unsigned nthread, MgObject *out);
+/* The assembly of one module: a text in *out, which is the caller's to free. */
+MgRc mg_llvm_assembly(MgCtx *c, const char *text, MgObject *out);
 #endif

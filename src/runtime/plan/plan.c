@@ -386,30 +386,44 @@ static MgRc plan_kernels(PlanCall *k, uint32_t first, uint32_t n) {
   return why ? plan_error(k, MG_BUG, "a kernel does not start: %s", why) : MG_OK;
 }
 
-/* The same with a scope for each kernel and each call. */
-static MgRc plan_step_shown(PlanCall *k, const PlanStep *s) {
+/* Who looks at the steps of a run. */
+typedef struct PlanWatch {
+  bool shown;         /* a profiler: each kernel and each call has a scope */
+  MgPlanTimes *times; /* a report: each is measured; NULL: they are not */
+} PlanWatch;
+
+static MgRc plan_kernels_apart(PlanCall *k, PlanSpan kernels, PlanWatch w) {
   const MgPlan *p = k->p;
-  if (s->kind != PK_kernel) {
-    void *scope = mg_profile_begin(s->label ? s->label : s->name);
-    MgRc rc = plan_extern(k, s);
-    mg_profile_end(scope);
-    return rc;
-  }
-  for (uint32_t i = s->kernels.first; i < s->kernels.first + s->kernels.n; i++) {
-    void *scope = mg_profile_begin(p->kernel[i].label ? p->kernel[i].label : "magneto::kernel");
+  for (uint32_t i = kernels.first; i < kernels.first + kernels.n; i++) {
+    const char *label = p->kernel[i].label ? p->kernel[i].label : "magneto::kernel";
+    void *scope = w.shown ? mg_profile_begin(label) : NULL;
+    uint64_t t = w.times ? mg_ticks() : 0;
     MgRc rc = plan_kernels(k, i, 1);
+    if (w.times) mg_plan_times_step(w.times, p->kernel[i].number, t);
     mg_profile_end(scope);
     TRY(rc);
   }
   return MG_OK;
 }
 
-static MgRc plan_steps(PlanCall *k, uint32_t until, bool shown) {
+/* The same as in plan_steps, each kernel and each call for itself. */
+static MgRc plan_step_apart(PlanCall *k, const PlanStep *s, PlanWatch w) {
+  if (s->kind == PK_kernel) return plan_kernels_apart(k, s->kernels, w);
+  void *scope = w.shown ? mg_profile_begin(s->label ? s->label : s->name) : NULL;
+  uint64_t t = w.times ? mg_ticks() : 0;
+  MgRc rc = plan_extern(k, s);
+  if (w.times) mg_plan_times_step(w.times, s->number, t);
+  mg_profile_end(scope);
+  return rc;
+}
+
+static MgRc plan_steps(PlanCall *k, uint32_t until, PlanWatch w) {
   const MgPlan *p = k->p;
+  bool apart = w.shown || w.times;
   for (; k->r->at < until; k->r->at++) {
     uint32_t i = k->r->at;
     const PlanStep *s = &p->step[i];
-    if (shown) TRY(plan_step_shown(k, s));
+    if (apart) TRY(plan_step_apart(k, s, w));
     else if (s->kind == PK_kernel) TRY(plan_kernels(k, s->kernels.first, s->kernels.n));
     else TRY(plan_extern(k, s));
     for (uint32_t j = 0; j < s->release.n; j++) plan_drop(k->r, p->list[s->release.first + j]);
@@ -618,7 +632,9 @@ static bool plan_shown(const MgPlan *p) {
 }
 
 static MgRc plan_enter_all(void *call) { return plan_enter(call); }
-static MgRc plan_steps_all(void *call) { return plan_steps(call, ((PlanCall *)call)->p->nstep, false); }
+static MgRc plan_steps_all(void *call) {
+  return plan_steps(call, ((PlanCall *)call)->p->nstep, (PlanWatch){0});
+}
 static MgRc plan_addresses_all(void *call) { return plan_addresses(call); }
 
 static bool plan_by_graph(PlanCall *k, MgRc *rc) {
@@ -634,10 +650,18 @@ static bool plan_by_graph(PlanCall *k, MgRc *rc) {
   return true;
 }
 
-MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in, const int64_t *sizes,
-                  MgTensor **out, int *same, char *err, size_t err_len) {
-  bool shown = plan_shown(p);
-  void *scope = shown ? mg_profile_begin(p->s.label ? p->s.label : "magneto::plan") : NULL;
+/* What is measured of a run. */
+typedef struct PlanMeasure {
+  MgPlanTimes *times; /* NULL: nothing */
+  bool closely;
+  uint64_t ticks; /* of the parts before */
+} PlanMeasure;
+
+static MgRc plan_part(PlanMeasure *m, MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in,
+                      const int64_t *sizes, MgTensor **out, int *same, char *err, size_t err_len) {
+  PlanWatch watch = {plan_shown(p), m->closely ? m->times : NULL};
+  bool apart = watch.shown || watch.times;
+  void *scope = watch.shown ? mg_profile_begin(p->s.label ? p->s.label : "magneto::plan") : NULL;
   PlanCall k = {p, *call ? *call : plan_take(p), in, sizes, err, err_len};
   bool grad = p->aten && mg_abi.aoti_torch_grad_mode_is_enabled(), begun = *call != NULL;
   for (uint32_t i = 0; i < p->s.nout; i++) out[i] = NULL, same[i] = -1;
@@ -657,10 +681,10 @@ MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const 
   uint32_t from = k.r->at;
   if (grad) mg_abi.aoti_torch_grad_mode_set_enabled(false);
   MgRc rc = MG_OK;
-  bool whole = p->s.graphs && !begun && until >= p->nstep && !shown && plan_by_graph(&k, &rc);
+  bool whole = p->s.graphs && !begun && until >= p->nstep && !apart && plan_by_graph(&k, &rc);
   if (!whole) k.r->replayed = false;
   if (!whole && !begun) rc = plan_enter(&k);
-  if (!whole && rc == MG_OK) rc = plan_steps(&k, until < p->nstep ? until : p->nstep, shown);
+  if (!whole && rc == MG_OK) rc = plan_steps(&k, until < p->nstep ? until : p->nstep, watch);
   if (rc == MG_OK && p->s.ncopy && k.r->at == p->nstep) rc = plan_copies(&k);
   if (rc == MG_OK && p->s.ncheck && !p->s.cuda) rc = plan_checks(&k); /* a GPU's kernels trap */
   if (rc == MG_OK) rc = plan_outputs(&k, from, begun, out, same);
@@ -672,6 +696,20 @@ MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const 
   mg_threads_together(team);
   if (p->s.cuda) mg_cuda_leave(&on);
   mg_profile_end(scope);
+  return rc;
+}
+
+MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in, const int64_t *sizes,
+                  MgTensor **out, int *same, char *err, size_t err_len) {
+  PlanMeasure m = {.times = p->times};
+  if (!m.times) return plan_part(&m, p, call, until, in, sizes, out, same, err, err_len);
+  m.closely = *call ? (*call)->closely : mg_plan_times_begin(m.times);
+  m.ticks = *call ? (*call)->ticks : 0;
+  uint64_t t = mg_ticks();
+  MgRc rc = plan_part(&m, p, call, until, in, sizes, out, same, err, err_len);
+  m.ticks += mg_ticks() - t;
+  if (*call) (*call)->closely = m.closely, (*call)->ticks = m.ticks;
+  else if (rc == MG_OK) mg_plan_times_end(m.times, m.closely, m.ticks);
   return rc;
 }
 

@@ -124,7 +124,8 @@ static MgRc plan_add_kernel(PlanBuild *b, const MgPlanStep *s) {
                                        .grain = s->grain,
                                        .work = s->work,
                                        .beside = s->beside,
-                                       .narg = s->nbuf};
+                                       .narg = s->nbuf,
+                                       .number = p->nkernel + p->nengine + p->nhost};
   if (s->gpu) {
     MgPlanGpu *g = &p->kernel[p->nkernel].gpu;
     *g = *s->gpu;
@@ -167,8 +168,11 @@ static MgRc plan_add_extern(PlanBuild *b, const MgPlanStep *s) {
   PlanStep *d = &p->step[n];
   if (s->kind == PK_engine && (uint64_t)s->nin + s->nout > PLAN_ENGINE_ARGS)
     return plan_bad(b, "plan: %s takes more than %d tensors", s->name, PLAN_ENGINE_ARGS);
-  *d = (PlanStep){
-      .kind = s->kind, .in = {b->nlist, s->nin}, .out = {b->nlist + s->nin, s->nout}, .host_id = s->host_id};
+  *d = (PlanStep){.kind = s->kind,
+                  .in = {b->nlist, s->nin},
+                  .out = {b->nlist + s->nin, s->nout},
+                  .host_id = s->host_id,
+                  .number = p->nkernel + p->nengine + p->nhost};
   TRYP(d->name = mg_ctx_strdup(&p->mem, s->name));
   if (s->label) TRYP(d->label = mg_ctx_strdup(&p->mem, s->label));
   if (s->kind == PK_engine) {
@@ -370,6 +374,7 @@ MgRc mg_plan_new(MgCtx *c, const MgPlanSpec *s, MgPlan **out) {
     free(p);
     return rc;
   }
+  p->times = mg_plan_times_keep(s->times);
   mg_fork_watch();
   *out = p;
   return MG_OK;
@@ -456,6 +461,7 @@ void mg_plan_free(MgPlan *p) {
   for (uint32_t i = 0; i < p->s.ncode; i++) mg_kcache_unref(p->s.code[i]);
   for (uint32_t i = 0; i < p->s.nconstant; i++) mg_abi.aoti_torch_delete_tensor_object(p->s.constant[i]);
   if (p->s.host.free) p->s.host.free(p->s.host.self);
+  mg_plan_times_drop(p->times);
   mg_ctx_free(&p->mem);
   free(p);
 }

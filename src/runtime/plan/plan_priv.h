@@ -7,6 +7,7 @@
 #include "base/interval_pack.h"
 #include "runtime/process/arena.h"
 #include "runtime/plan/plan_spec.h"
+#include "runtime/plan/plan_times.h"
 
 enum { PLAN_ENGINE_ARGS = 16 }; /* tensors of a library's call; ATen's have any number */
 
@@ -49,6 +50,7 @@ typedef struct PlanStep {
   uint32_t engine_index;  /* into PlanRun.state and sized */
   uint32_t scratch;       /* block + 1, or 0 */
   uint32_t host_id;
+  uint32_t number; /* extern: of the step that the plan was described with */
   const char *name;
   const char *label; /* extern; kernels have their own */
 } PlanStep;
@@ -59,8 +61,9 @@ typedef struct PlanKernel {
   uint32_t sizes;      /* first slot of its table */
   int64_t grain, work;
   bool beside;
-  uint32_t narg; /* pointers */
-  MgPlanGpu gpu; /* of a plan for a GPU */
+  uint32_t narg;   /* pointers */
+  uint32_t number; /* of the step that the plan was described with */
+  MgPlanGpu gpu;   /* of a plan for a GPU */
   const char *label;
 } PlanKernel;
 
@@ -113,6 +116,8 @@ typedef struct MgPlanCall { /* everything one running call writes; owned by one 
   uint32_t runs, captures, refused;
   const void *ran_on; /* the thread of the last run step by step; compared, never read */
   bool replayed;      /* the last run was a replay */
+  bool closely;       /* the running call's steps are measured */
+  uint64_t ticks;     /* of its parts so far */
   bool *stage;        /* per input: moved, although library calls read it */
   MgTensor **staged;  /* their copies, for graphs; NULL: there are none */
   MgPackBlock *pack;  /* dynamic plans: the blocks, and room for 2 * nblock pointers */
@@ -148,6 +153,7 @@ struct MgPlan {
   uint32_t
       early; /* steps that make what is asked for before an input is written; all of them when nothing is */
   uint32_t narg, nengine, nhost;
+  MgPlanTimes *times;      /* NULL: runs are not measured */
   bool sized;              /* some engines are made by runs */
   bool shows_all;          /* a run takes so long that looking for profilers of all threads does not count */
   bool aten;               /* calls ATen: grad mode is switched off meanwhile */

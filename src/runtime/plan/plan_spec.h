@@ -174,6 +174,8 @@ typedef struct MgPlanSpec {
   bool cuda;
   int32_t device;    /* kernels and arena are those of this CUDA device */
   const char *label; /* for profilers; NULL: unknown */
+  struct MgPlanTimes
+      *times; /* of its runs, for reports: the plan keeps it, too; NULL: they are not measured */
   MgHost host;
 } MgPlanSpec;
 

@@ -1,0 +1,1 @@
+"""What magneto.report is made of: facts, their places in the source, and the page."""

@@ -1,0 +1,47 @@
+"""Where the rectangles of the charts are; the template draws them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+WIDTH, HEIGHT = 720.0, 200.0
+
+
+def memory(plan: dict[str, Any]) -> dict[str, Any]:
+    """The blocks of a plan's arena over its steps, and the most that is alive at one step."""
+    blocks, steps = plan["blocks"], max(1, len(plan["steps"]))
+    top = plan["arena"] or max((b["offset"] + b["bytes"] for b in blocks), default=0) or 1
+    alive = [0] * steps
+    rects = []
+    nodes = {n["node"]: n for n in plan["graph"]}
+    for b in blocks:
+        last = min(b["last"], steps - 1)
+        for i in range(b["first"], last + 1):
+            alive[i] += b["bytes"]
+        n = nodes.get(b["node"])
+        rects.append(
+            {
+                "x": b["first"] / steps * WIDTH,
+                "w": max(1.0, (last - b["first"] + 1) / steps * WIDTH),
+                "y": HEIGHT - (b["offset"] + b["bytes"]) / top * HEIGHT,
+                "h": max(0.5, b["bytes"] / top * HEIGHT),
+                "owner": n["op"] if n else "a library's scratch",
+                "node": f"{plan['id']}n{b['node']}" if n else "",
+                "bytes": b["bytes"],
+                "first": b["first"],
+                "last": last,
+            }
+        )
+    return {"rects": rects, "peak": max(alive, default=0), "width": WIDTH, "height": HEIGHT}
+
+
+def stages(plan: dict[str, Any], entry: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The stages of a compilation as parts of one bar."""
+    parts = [("record", entry["record_ms"])] if entry and plan["what"] in ("", "joint") else []
+    parts += list(plan["stages"].items())
+    total = sum(ms for _, ms in parts) or 1.0
+    out, x = [], 0.0
+    for k, (name, ms) in enumerate(parts):
+        out.append({"name": name, "ms": ms, "x": x, "w": ms / total * WIDTH, "k": k % 8})
+        x += ms / total * WIDTH
+    return out
