@@ -59,6 +59,7 @@
   NAME(parallel_distributed, "torch.nn.parallel.distributed")                                                \
   NAME(torchdynamo_disable, "_torchdynamo_disable")                                                          \
   NAME(orig_callable, "_torchdynamo_orig_callable")                                                          \
+  NAME(wrapper_id, "_torchdynamo_wrapper_id")                                                                \
   NAME(marked_constant, "_dynamo_marked_constant")                                                           \
   NAME(in_graph, "_magneto_in_graph")                                                                        \
   NAME(torch_function, "__torch_function__")                                                                 \

@@ -79,6 +79,14 @@ static PyObject *marked_flag(PyObject *fn, PyObject *name) {
   return d ? PyDict_GetItemWithError(d, name) : NULL;
 }
 
+/* What torch.compile or torch.compiler.disable wrapped in fn, borrowed; NULL: fn is no such wrapper.  Not
+ * what a wrapper of the program's own has copied from one with its __dict__ (functools.wraps). */
+static PyObject *marked_wrapped(PyObject *fn) {
+  PyObject *id = marked_flag(fn, mg_names.wrapper_id);
+  if (!id || !PyLong_Check(id) || PyLong_AsVoidPtr(id) != mg_older_orig(fn)) return NULL;
+  return marked_flag(fn, mg_names.orig_callable);
+}
+
 /* What came back from code that was not recorded, as the recording sees it.  Steals r. */
 static PyObject *marked_result(PyObject *r) {
   if (!r || mg_standin_check(r)) return r;
@@ -358,7 +366,7 @@ bool mg_rec_marked(PyObject *fn, PyObject *self, PyObject *const *arg, size_t na
     *out = marked_in_graph(fn, self, arg, nargsf, kwnames);
     return true;
   }
-  PyObject *orig = marked_flag(fn, mg_names.orig_callable);
+  PyObject *orig = marked_wrapped(fn);
   if (orig && PyCallable_Check(orig)) { /* torch.compile(orig): part of this graph like any function */
     *out = marked_call(orig, self, arg, nargsf, kwnames);
     return true;
