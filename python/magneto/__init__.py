@@ -24,6 +24,7 @@ from .control import (
     substitute_in_graph,
 )
 from .explain import BreakReason, Explanation, ExportResult, explain, export
+from .installer import install, uninstall
 from .report import _at_exit, measure, report
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ __all__ = [
     "explain",
     "export",
     "graph_break",
+    "install",
     "is_compiling",
     "is_dynamo_compiling",
     "list_backends",
@@ -55,6 +57,7 @@ __all__ = [
     "run",
     "set_stance",
     "substitute_in_graph",
+    "uninstall",
 ]
 
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, overload
 import torch
 
 from . import _magneto
-from ._backends import registry
-from .module import compile_module, each_call
+from ._backends import inductor_options, registry
+from .module import compile_module, each_call, original
 
 # What has no Python frame of its own, or one in torch that is not to be compiled.
 FRAMELESS = (
@@ -29,7 +29,7 @@ SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Names that torch.compile takes.  Other back ends get the mode; magneto's own has one way to compile.
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
 
 # Options of magneto's own back end: type, and the keyword of _magneto.Callable.
 OPTIONS: dict[str, type] = {
@@ -76,12 +76,18 @@ def _check_options(options: Any) -> dict[str, Any]:
         return {}
     if not isinstance(options, dict):
         raise TypeError(f"magneto.compile: options must be a dict or None, got {type(options).__name__}")
+    out: dict[str, Any] = {}
     for name, value in options.items():
         want = OPTIONS.get(name)
         if want is None:
-            raise ValueError(
-                f"magneto.compile: unknown option {name!r}; valid options: {', '.join(map(repr, OPTIONS))}"
-            )
+            theirs = inductor_options.translate(name, value) if isinstance(name, str) else None
+            if theirs is None:
+                raise ValueError(
+                    f"magneto.compile: unknown option {name!r}; valid options: "
+                    f"{', '.join(map(repr, OPTIONS))}, and those of torch._inductor.list_options()"
+                )
+            out.update(theirs)
+            continue
         if not isinstance(value, want) or (want is int and isinstance(value, bool)):
             raise TypeError(
                 f"magneto.compile: option {name!r} must be of type {want.__name__}, "
@@ -89,7 +95,8 @@ def _check_options(options: Any) -> dict[str, Any]:
             )
         if isinstance(value, int) and value < 0:
             raise ValueError(f"magneto.compile: option {name!r} must not be negative, got {value}")
-    return dict(options)
+        out[name] = value
+    return out
 
 
 def checked(
@@ -223,10 +230,11 @@ def compile(
             False: never, so each combination of sizes is a recompile.
         backend: "magneto" (None means the same), a name of ``list_backends()``, or a callable
             ``(gm, example_inputs) -> callable``.
-        mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs".
+        mode: "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs" or "lite".
             Has no effect on magneto's own back end; others get it.
         options: "freeze" (bool), "keep_layout" (bool), "threads" (int), "recompile_limit" (int).
-            Other back ends get theirs.
+            Of Inductor's names "freezing", "layout_optimization" and "cpp.threads" mean the first three;
+            the others are taken and have no effect.  Other back ends get theirs.
         name: has no effect; torch.compile shows it in debug output.
         disable: return ``f`` unchanged.
             TORCHDYNAMO_DISABLE=1 and TORCH_COMPILE_DISABLE=1 in the environment do so, too.
@@ -267,28 +275,40 @@ def compile(
         shapes_spec=shapes_spec,
         dynamic_shapes=dynamic_shapes,
     )
-    off = _check_flag("disable", disable)
+    off = is_off(disable)
     if f is None:  # errors belong to the line of the decorator
         return lambda fn: _compile(fn, config, off)
     return _compile(f, config, off)
 
 
+def is_off(disable: Any) -> bool:
+    """Is compiling switched off, by the argument ``disable`` or in the environment?"""
+    return _check_flag("disable", disable) or any(os.environ.get(name) == "1" for name in SWITCHES)
+
+
+def innermost(f: Any) -> Any:
+    """What is compiled when ``f`` is: what torch has wrapped (compile, disable) is wanted all the same."""
+    while getattr(f, "_torchdynamo_wrapper_id", None) == id(f):
+        f = f._torchdynamo_orig_callable
+    if isinstance(f, _magneto.Callable):
+        f = f.__wrapped__  # compiled again, with other settings
+    return original(f) if isinstance(f, torch.nn.Module) else f
+
+
+def compile_plain(f: Any, config: dict[str, Any]) -> Any:
+    """``f``, which is no module and was not compiled before, compiled."""
+    if isinstance(f, type) and each_call(f, lambda fn: compile_callable(fn, config)):
+        return f
+    return compile_callable(f, config)
+
+
 def _compile(f: Any, config: dict[str, Any], off: bool) -> Any:
     if not callable(f):
         raise TypeError(f"magneto.compile: f must be callable, got {type(f).__name__}")
-    if off or any(os.environ.get(name) == "1" for name in SWITCHES):
+    if off:
         return f
-    while getattr(f, "_torchdynamo_wrapper_id", None) == id(f):
-        f = (
-            f._torchdynamo_orig_callable
-        )  # what torch has wrapped (compile, disable): compiling it is wanted all the same
-    if isinstance(f, torch.nn.Module):
-        return compile_module(f, config)
-    if isinstance(f, type) and each_call(f, lambda fn: compile_callable(fn, config)):
-        return f
-    if isinstance(f, _magneto.Callable):
-        f = f.__wrapped__  # compiled again, with other settings
-    return compile_callable(f, config)
+    f = innermost(f)
+    return compile_module(f, config) if isinstance(f, torch.nn.Module) else compile_plain(f, config)
 
 
 def reset() -> None:

@@ -595,7 +595,7 @@ static MgLoopEnd drive_step(MgDrive *d, MgLoop *l, int nplain) {
 /* What ends a segment, and what is not worth recording. */
 static MgLoopEnd drive_plain(MgDrive *d, MgLoop *l, DriveNext next, int nplain) {
   uint64_t t = mg_measure_on ? mg_ticks() : 0;
-  int unit = mg_pyframe_lasti(d->at.f) + 1;
+  int unit = mg_pyframe_next(d->at.f);
   MgLoopEnd end = next == DRIVE_walk ? mg_walk(d, l) : drive_step(d, l, nplain);
   if (t) mg_place_add(PLACE_break, d->at.v.code, unit, d->at.code->line[unit], t);
   return end;

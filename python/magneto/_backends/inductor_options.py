@@ -1,0 +1,67 @@
+"""Options of torch.compile that are PyTorch's: Inductor's, and two that torch.compile itself takes out."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+Options = dict[str, Any]
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"magneto.compile: option {name!r} must be of type bool, got {type(value).__name__}")
+    return value
+
+
+def _threads(name: str, value: Any) -> Options:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"magneto.compile: option {name!r} must be of type int, got {type(value).__name__}")
+    return {"threads": max(value, 0)}  # Inductor's -1: as many as torch has
+
+
+# Those that mean something here, as options of our own.
+HONOURED: dict[str, Callable[[str, Any], Options]] = {
+    "freezing": lambda name, value: {"freeze": _flag(name, value)},
+    "layout_optimization": lambda name, value: {"keep_layout": not _flag(name, value)},
+    "cpp.threads": _threads,
+}
+
+# Those that change what is guarded or what is returned: the program runs without, and is told.
+NOT_HONOURED = {
+    "guard_filter_fn": "every guard is kept, so the results are right but some calls may compile again",
+    "use_aoti": "the program is compiled when it is called",
+}
+
+_told: set[str] = set()
+
+
+def _known_to_inductor(name: str) -> bool:
+    """Is there such a setting of Inductor?  All of them are about how Inductor makes its kernels."""
+    config: Any = importlib.import_module("torch._inductor.config")
+    return name.replace("-", "_") in config.get_config_copy()
+
+
+def _programs_line() -> int:
+    """The stacklevel, for a warning of the caller, of the innermost frame outside of torch and us."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("magneto", "torch"):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def translate(name: str, value: Any) -> Options | None:
+    """The option as options of magneto's own back end.  None: PyTorch does not know it either."""
+    honour = HONOURED.get(name)
+    if honour:
+        return honour(name, value)
+    why = NOT_HONOURED.get(name)
+    if why is None:
+        return {} if _known_to_inductor(name) else None
+    if name not in _told:
+        _told.add(name)
+        warnings.warn(f"magneto: option {name!r} has no effect: {why}", RuntimeWarning, _programs_line())
+    return {}
