@@ -12,8 +12,10 @@
 /* Not for graphs whose calls differ: sizes that are symbols or data, runs that may be given up. */
 static bool whole_applies(const MgEntry *e) {
   const MgExec *x = e->exec;
-  if (e->nnode < 1 || e->nnode > MG_TUNE_WHOLE_NODES || !e->is_ret || e->claims || e->guards->ndraw) return false;
-  if (!mg_env_switch(ENV_TRIALS, true) || x->sizes || x->stages || x->callable || x->spent || x->plan_failed) return false;
+  if (e->nnode < 1 || e->nnode > MG_TUNE_WHOLE_NODES || !e->is_ret || e->claims || e->guards->ndraw)
+    return false;
+  if (!mg_env_switch(ENV_TRIALS, true) || x->sizes || x->stages || x->callable || x->spent || x->plan_failed)
+    return false;
   if (x->grad) return !x->overlap && !x->grad->random && !x->grad->asked && !x->grad->lost;
   return x->plan != NULL;
 }
@@ -33,8 +35,8 @@ static void whole_decide(MgEntry *e, float better) {
   bool left = w->eager < w->plan * better;
   w->phase = left ? WHOLE_left : WHOLE_kept;
   mg_stats.left += left;
-  mg_log(MG_LOG_fallback, "a graph of %d nodes at line %d: %.3g ms a call, %.3g ms in CPython%s", e->nnode, e->line,
-         (double)w->plan, (double)w->eager, left ? ": left to it" : "");
+  mg_log(MG_LOG_fallback, "a graph of %d nodes at line %d: %.3g ms a call, %.3g ms in CPython%s", e->nnode,
+         e->line, (double)w->plan, (double)w->eager, left ? ": left to it" : "");
 }
 
 bool mg_whole_leaves(MgEntry *e, bool unseen) {
