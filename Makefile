@@ -26,6 +26,9 @@ ASAN_TESTS ?= tests/middle $(patsubst %,tests/front/test_%.py,api bad_input brea
   guards handlers imports large_containers life numbers obj_classes obj_containers obj_effects obj_misc objects snapshot \
   state_numbers tensor_semantics values view_state)
 
+# The Python files and folders of the package, for builds of their own.
+PACKAGE = $(filter-out %.so %/__pycache__,$(wildcard $(CURDIR)/python/magneto/*))
+
 # Quick tests, in one process, on which the probes of Python code rely.
 COVERAGE_TESTS ?= $(filter-out tests/ir tests/docs,$(CHECK_TESTS))
 COVERAGE := $(CURDIR)/build-coverage
@@ -84,14 +87,14 @@ asan-ext: setup ## Python tests with the whole extension under them (all Python 
 	@test -f build-asan-ext/build.ninja || $(MESON) setup build-asan-ext $(ASAN_SETUP) > /dev/null
 	@$(MESON) compile -C build-asan-ext --ninja-args=--quiet > /dev/null
 	@mkdir -p build-asan-ext/python/magneto
-	@ln -sfn $(CURDIR)/python/magneto/*.py $(CURDIR)/python/magneto/_backends $(CURDIR)/python/magneto/_glue \
+	@ln -sfn $(PACKAGE) \
 	  $(CURDIR)/build-asan-ext/_magneto*.so build-asan-ext/python/magneto/
 	@$(ASAN_ENV) $(PY) -m pytest -q -s -n $(WORKERS) --timeout=1200 $(ASAN_TESTS)
 coverage: setup ## lines of src/ and statements of python/magneto that tests run (which: COVERAGE_TESTS=tests/...)
 	@test -f build-coverage/build.ninja || $(MESON) setup build-coverage -Db_coverage=true -Doptimization=1 -Dwerror=false > /dev/null
 	@$(MESON) compile -C build-coverage --ninja-args=--quiet > /dev/null
 	@mkdir -p build-coverage/python/magneto
-	@ln -sfn $(CURDIR)/python/magneto/*.py $(CURDIR)/python/magneto/_backends $(CURDIR)/python/magneto/_glue \
+	@ln -sfn $(PACKAGE) \
 	  $(COVERAGE)/_magneto*.so build-coverage/python/magneto/
 	@find build-coverage -name '*.gcda' -delete; rm -f build-coverage/python-*.json
 	@$(MESON) test -C build-coverage --print-errorlogs

@@ -24,7 +24,7 @@ from .control import (
     substitute_in_graph,
 )
 from .explain import BreakReason, Explanation, ExportResult, explain, export
-from .installer import install, uninstall
+from ._install.installer import install, uninstall
 from .report import _at_exit, measure, report
 
 __version__ = "0.1.0"

@@ -36,7 +36,7 @@ def ours(compiled):
     """Is this compiled by magneto's own front end?"""
     return (
         isinstance(compiled, _magneto.Callable)
-        or type(compiled).__module__ == "magneto._glue.optimized_module"
+        or type(compiled).__module__ == "magneto._install.optimized_module"
     )
 
 

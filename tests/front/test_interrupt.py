@@ -99,15 +99,16 @@ def first_call(make):
 def interrupted_call(alarm, handler, part, make):
     """The first call of make() into whose recording or compilation the signal falls, and its result or error.
 
-    The signal comes after a part of the time that such a call takes.  A call may end before it: then the next signal comes earlier."""
+    The signal comes after a part of the time that such a call takes.  It may fall behind the call, or between its parts:
+    then the next signal comes earlier, or in the middle of what was left out."""
     calls, whole = [], first_call(make)
-    delay = part * whole
 
     def note(signum, frame):
         calls.append(signum)
         return handler(signum, frame)
 
-    for _ in range(6):
+    for k in (8, 4, 6, 2, 7, 5, 3, 1) * 2:
+        delay = part * whole * k / 8
         _magneto.reset()
         calls.clear()
         call, result, error = make(), None, None
@@ -122,7 +123,6 @@ def interrupted_call(alarm, handler, part, make):
             error, took = e, time.process_time() - begin
         if counts().stopped:
             break
-        delay /= 2
     assert counts().stopped == 1
     assert took < delay + 0.5 * (whole - delay) + 0.3 or not error
     return call, result, error

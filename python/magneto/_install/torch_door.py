@@ -22,7 +22,7 @@ _torch_compile: types.FunctionType | None = None  # PyTorch's own, while the doo
 
 
 def _door(*args: Any, **kwargs: Any) -> Any:  # runs with the globals of torch
-    from magneto._glue.torch_door import enter
+    from magneto._install.torch_door import enter
 
     return enter(args, kwargs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from ._glue import frameworks, torch_door
+from . import frameworks, torch_door
 
 # What is installed now.  The lock is held while it changes; torch.compile reads the two flags of torch_door.
 _lock = threading.Lock()

@@ -1,0 +1,1 @@
+"""magneto.install(): what torch.compile and frameworks do while it holds.  Private."""
