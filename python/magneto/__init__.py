@@ -8,6 +8,7 @@ import torch as _torch  # noqa: F401  (the extension finds torch's libraries alr
 
 from . import _magneto  # noqa: F401
 from ._backends.registry import list_backends, register_backend
+from ._install.installer import install, uninstall
 from .compiler import compile, graph_break, reset
 from .control import (
     allow_in_graph,
@@ -24,7 +25,6 @@ from .control import (
     substitute_in_graph,
 )
 from .explain import BreakReason, Explanation, ExportResult, explain, export
-from ._install.installer import install, uninstall
 from .report import _at_exit, measure, report
 
 __version__ = "0.1.0"
