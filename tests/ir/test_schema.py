@@ -48,17 +48,19 @@ def test_numbered_alias_sets():
 
 
 def rows_of_table():
-    text = "".join(p.read_text() for p in sorted((ROOT / "src" / "ir").glob("ops_*.def")))
+    text = "".join(p.read_text() for p in sorted((ROOT / "src" / "ir" / "graph").glob("ops_*.def")))
     return re.findall(r'(?m)^TOP\((\w+), "([^"]*)",\s*"((?:[^"\\]|\\.)*)"', text)
 
 
 def test_rows_are_torchs(schemas):
     known = {str(s) for s in schemas}
-    wrong = [
-        full
-        for _, full, text in rows_of_table()
-        if full.startswith("aten::") and text.replace('\\"', '"') not in known
-    ]
+    # Operators that another version of torch has, not this one: no row can differ from theirs.
+    removed = {
+        full for _, full, _ in rows_of_table() if not hasattr(torch.ops.aten, full[6:].partition(".")[0])
+    }
+    rows = [(full, text) for _, full, text in rows_of_table() if full.startswith("aten::")]
+    wrong = [full for full, text in rows if full not in removed and text.replace('\\"', '"') not in known]
+    assert len(rows) > 1000 and len({full for full, _ in rows} & removed) < 10
     assert not wrong
 
 
