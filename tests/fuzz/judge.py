@@ -88,7 +88,6 @@ class Noise(TorchDispatchMode):
 
 # Differences that are known and not mended: a part of the text, and what it is.  They are counted, not reported.
 KNOWN = [
-    ("a size that depends on data is not what", "size 1 where data decide, asked after a write to an input"),
     ("which is output", "a written result is missed by gradients of others"),
 ]
 

@@ -81,3 +81,25 @@ def test_convolutions_of_nothing(shape, weight):
 @pytest.mark.parametrize("base", [1, 2, 2.5])
 def test_a_number_to_the_power_of_a_transposed_tensor_is_contiguous(base):
     check(lambda a: (torch.pow(base, a), (base**a).view(-1).mul_(2)), x.t())
+
+
+def squeeze_after_a_write(a, mask):
+    a.add_(1)
+    return a[mask].squeeze()
+
+
+def write_after_a_squeeze(a, mask):
+    rows = (a * 2)[mask].squeeze()
+    a.add_(1)
+    return rows
+
+
+@pytest.mark.parametrize("f", [squeeze_after_a_write, write_after_a_squeeze])
+def test_one_row_that_data_choose_beside_a_write(f):
+    compiled = magneto.compile(f)
+    for chosen in [3, 1, 0, 2, 1]:
+        mask = torch.arange(4) < chosen
+        ours, eagers = torch.arange(4.0), torch.arange(4.0)
+        with torch.no_grad():
+            assert torch.equal(compiled(ours, mask), f(eagers, mask)), chosen
+        assert torch.equal(ours, eagers), chosen

@@ -57,7 +57,7 @@ typedef struct Plan { /* while stages are built */
   int *level;           /* by node: even ones are compiled */
   int *write, *read[2]; /* by storage: level of the last write; greatest even and odd level of a node that
                            touches it since */
-  int effect, top;
+  int effect, guess, top; /* levels: of the last node that acts, the last that guessed, all */
 } Plan;
 
 typedef struct Sizes { /* of a node: what it depends on beside the values that it reads */
@@ -137,6 +137,15 @@ static void stage_note_use(ValRef *v, void *arg) {
 
 static bool stage_acts(const MgNode *n) { return n->op->random || !n->op->nret; }
 
+/* Does what the node writes outlive a run that is given up?  Random numbers are given back. */
+static bool stage_lasts(const MgGraph *g, const MgNode *n) {
+  if (!n->op->nret) return true;
+  for (MgWritten w = {0}; mg_node_written(n, &w);)
+    for (uint32_t j = 0; j < g->ninput; j++)
+      if (mg_val(g, g->input[j])->storage == mg_val(g, w.v)->storage) return true;
+  return false;
+}
+
 /* given: level of what gives its sizes. */
 static void stage_place(Plan *p, NodeRef n, int given) {
   MgNode *node = mg_node(p->g, n);
@@ -149,7 +158,9 @@ static void stage_place(Plan *p, NodeRef n, int given) {
     stage_after(&s.level, p->effect);
     p->effect = s.level;
   }
+  if (stage_lasts(p->g, node)) stage_after(&s.level, p->guess); /* a run with other sizes is repeated */
   p->level[n] = s.level;
+  if (node->guessed && s.level > p->guess) p->guess = s.level;
   if (s.level > p->top) p->top = s.level;
   mg_node_each_val(node, stage_note_use, &s);
   for (MgWritten w = {0}; mg_node_written(node, &w);) p->write[mg_val(p->g, w.v)->storage] = s.level;
@@ -165,7 +176,7 @@ static int stage_order(Plan *p, const MgTrace *tr, bool plans) {
   p->read[1] = mg_new(tr->ctx, int, n);
   if (!p->dyn || !p->level || !p->write || !p->read[0] || !p->read[1]) return PyErr_NoMemory(), -1;
   for (uint32_t i = 0; i < n; i++) p->write[i] = p->read[0][i] = p->read[1][i] = -1;
-  p->effect = -1;
+  p->effect = p->guess = -1;
   for (NodeRef k = 1; k < g->nnode; k++) {
     if (mg_node(g, k)->dead) continue;
     Sizes sizes = stage_sizes(p, mg_node(g, k));
@@ -273,15 +284,6 @@ static int stage_call(const Plan *p, StageStep *t, NodeRef n) {
   t->grad = node->grad_mode;
   t->leaf = node->leaf;
   return 0;
-}
-
-/* Does what the node writes outlive a run that is given up?  Random numbers are given back. */
-static bool stage_lasts(const MgGraph *g, const MgNode *n) {
-  if (!n->op->nret) return true;
-  for (MgWritten w = {0}; mg_node_written(n, &w);)
-    for (uint32_t j = 0; j < g->ninput; j++)
-      if (mg_val(g, g->input[j])->storage == mg_val(g, w.v)->storage) return true;
-  return false;
 }
 
 static int stage_steps(MgStages *s, Plan *p) {

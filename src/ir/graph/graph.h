@@ -77,6 +77,7 @@ typedef struct MgNode {
   bool evaluated;    /* its kernel has run on these very values: it does not raise (middle/constant_fold) */
   bool counts;       /* a detach whose result has a version counter of its own (Tensor.data) */
   bool dead;         /* removed by a pass */
+  bool guessed;      /* its results are what they are as long as sizes that depend on data are not 0 or 1 */
   bool call;         /* the back end calls the library for it, whatever it has a lowering for */
   bool backward;     /* joint graph: recorded while the engine ran backward (middle/partition) */
   uint32_t again;    /* the checkpointed block it belongs to, which backward computes again; 0: none */

@@ -486,6 +486,7 @@ int mg_symdata_infer(MgRec *r, const MgFrontOp *fo, NodeRef n) {
     if (rc == DATA_try && fo->fate == FATE_break_value)
       rc = DATA_nobody; /* its meta kernel makes up a size */
     if (rc == DATA_try && fo->op->mutates && !fo->inplace_view) rc = data_written(&d);
+    r->cap->sizes.guessed |= rc == DATA_try;
     for (int round = 0; rc == DATA_try && round < 2; round++) rc = data_try(&d, fo, round);
   }
   if (rc > 0) mg_rec_break(BK_data_dependent, "a size that depends on data in %s", fo->op->full);

@@ -480,7 +480,8 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   node->again = r->checkpoint;
   node->grad_mode = mg_abi.aoti_torch_grad_mode_is_enabled();
   cap->own_kernels |= !node->grad_mode && !dispatch_is_atens(op);
-  if (dispatch_infer(cap, fo, n, data, &c.pyret)) goto done;
+  cap->sizes.guessed = false;
+  if (dispatch_infer(cap, fo, n, data, &c.pyret) || mg_symdata_note_guess(cap, n)) goto done;
   if (dispatch_needs_odd_dtype(g, fo, mg_node(g, n))) {
     mg_rec_break(BK_default_dtype, "%s under a default dtype that the segment has set", op->full);
     goto done;

@@ -233,7 +233,7 @@ void mg_symdata_assume(MgSymNode *n) {
 }
 
 /* The range of a - b, when sizes that depend on data are neither 0 nor 1. */
-static bool data_range(MgCapture *cap, SymRef a, SymRef b, int64_t *lo, int64_t *hi) {
+static bool data_range_large(MgCapture *cap, SymRef a, SymRef b, int64_t *lo, int64_t *hi) {
   MgExprs *x = cap->rec->x;
   MgSymSizes *s = &cap->sizes;
   uint8_t *was = mg_new(cap->rec->ctx, uint8_t, s->nsrc + 1);
@@ -249,11 +249,21 @@ static bool data_range(MgCapture *cap, SymRef a, SymRef b, int64_t *lo, int64_t 
   return known;
 }
 
-int mg_symdata_compare(MgCapture *cap, SymRef a, SymRef b) {
+/* The sign of a - b; 0: its range does not tell. */
+static int data_sign(MgCapture *cap, SymRef a, SymRef b) {
   int64_t lo, hi;
+  if (mg_ex_range(cap->rec->x, mg_sym_sub(cap->rec->x, a, b), &lo, &hi) && (lo > 0 || hi < 0))
+    return lo > 0 ? 1 : -1;
+  if (!data_range_large(cap, a, b, &lo, &hi) || (lo <= 0 && hi >= 0)) return 0;
+  cap->sizes.guessed = true;
+  return lo > 0 ? 1 : -1;
+}
+
+int mg_symdata_compare(MgCapture *cap, SymRef a, SymRef b) {
   if (mg_symdata_fact(cap, CALC_lt, a, b) == 1) return -1;
   if (mg_symdata_fact(cap, CALC_gt, a, b) == 1) return 1;
-  if (data_range(cap, a, b, &lo, &hi) && (lo > 0 || hi < 0)) return lo > 0 ? 1 : -1;
+  int sign = data_sign(cap, a, b);
+  if (sign) return sign;
   int64_t p = mg_sym_hint(cap->rec->x, a), q = mg_sym_hint(cap->rec->x, b);
   cap->sizes.unknown = true;
   return p < q ? -1 : p > q;
@@ -261,10 +271,11 @@ int mg_symdata_compare(MgCapture *cap, SymRef a, SymRef b) {
 
 /* What has to be equal is. */
 bool mg_symdata_equal(MgCapture *cap, SymRef a, SymRef b) {
-  int64_t v, lo, hi;
+  int64_t v;
   int fact = mg_symdata_fact(cap, CALC_eq, a, b);
   if (fact >= 0) return fact;
-  if (data_range(cap, a, b, &lo, &hi) && (lo > 0 || hi < 0)) return false;
+  if (data_sign(cap, a, b)) return false;
+  cap->sizes.guessed = true;
   bool constant = mg_ex_const_int(cap->rec->x, a, &v) || mg_ex_const_int(cap->rec->x, b, &v);
   return !(constant && v >= -1 && v <= 1);
 }
@@ -276,6 +287,29 @@ int64_t mg_symdata_value(MgCapture *cap, SymRef e) {
 }
 
 /* ---- what a node reads and gives ---- */
+
+/* Does what an earlier node writes outlive a run that is given up? */
+static bool data_wrote_before(MgCapture *cap, NodeRef n) {
+  const MgGraph *g = cap->rec->g;
+  MgSymSizes *s = &cap->sizes;
+  for (; !s->lasts && s->looked + 1 < n; s->looked++) {
+    const MgNode *node = mg_node(g, s->looked + 1);
+    s->lasts = !node->op->nret;
+    for (MgWritten w = {0}; mg_node_written(node, &w);)
+      for (uint32_t i = 0; i < cap->ninput; i++)
+        s->lasts |= mg_val(g, cap->input[i].val)->storage == mg_val(g, w.v)->storage;
+  }
+  return s->lasts;
+}
+
+int mg_symdata_note_guess(MgCapture *cap, NodeRef n) {
+  MgRec *r = cap->rec;
+  MgNode *node = mg_node(r->g, n);
+  node->guessed = cap->sizes.guessed;
+  if (!node->guessed || r->want_fx || !r->cfg || r->cfg->fullgraph || !data_wrote_before(cap, n)) return 0;
+  mg_rec_break(BK_data_dependent, "a size that depends on data may be 1 in %s, after a write", node->op->full);
+  return -1;
+}
 
 static bool data_in_val(const MgCapture *cap, ValRef v) {
   const MgVal *t = mg_val(cap->rec->g, v);

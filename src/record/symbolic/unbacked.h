@@ -37,6 +37,9 @@ int64_t mg_symdata_value(MgCapture *cap, SymRef e);
 int mg_symdata_fact(const MgCapture *cap, int op, SymRef a, SymRef b);
 /* The answer holds from here on. */
 void mg_symdata_assume(MgSymNode *answer);
+/* Notes whether inference of node n took such sizes for granted.  A run whose sizes are others cannot be
+ * repeated after a write to an input: -1 with a break. */
+int mg_symdata_note_guess(MgCapture *cap, NodeRef n);
 bool mg_symdata_reads(const MgCapture *cap, NodeRef n); /* does node n read such sizes? */
 /* Does a size of the graph depend on data? */
 bool mg_symdata_used(const MgRec *r);
