@@ -53,10 +53,10 @@ struct MgStages {
 typedef struct Plan { /* while stages are built */
   const MgTrace *tr;
   MgGraph *g;
-  bool *dyn;            /* by node: called, not compiled */
-  int *level;           /* by node: even ones are compiled */
-  int *write, *read[2]; /* by storage: level of the last write; greatest even and odd level of a node that
-                           touches it since */
+  bool *dyn;              /* by node: called, not compiled */
+  int *level;             /* by node: even ones are compiled */
+  int *write, *read[2];   /* by storage: level of the last write; greatest even and odd level of a node that
+                             touches it since */
   int effect, guess, top; /* levels: of the last node that acts, the last that guessed, all */
 } Plan;
 

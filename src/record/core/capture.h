@@ -40,11 +40,11 @@ typedef struct MgSymSizes { /* of one recording */
   bool symbolic;        /* a meta kernel computes with the symbols themselves */
   bool exact;           /* and may not ask for the number of one */
   uint32_t asked;       /* how many sizes it asked for that only data tells (meta_new_size.c) */
-  bool unknown;   /* a question about data had no answer: what asked it has to be found in another way */
-  bool guessed;   /* an answer about data was taken for granted since the node that is recorded began */
-  bool lasts;     /* a node up to `looked` writes what outlives a run that is given up */
+  bool unknown; /* a question about data had no answer: what asked it has to be found in another way */
+  bool guessed; /* an answer about data was taken for granted since the node that is recorded began */
+  bool lasts;   /* a node up to `looked` writes what outlives a run that is given up */
   uint32_t looked;
-  bool off; /* sizes of inputs are constants */
+  bool off;       /* sizes of inputs are constants */
   PyObject *ints; /* dict: one object per constant, since sources are told apart by identity */
   MgSizeAsk ask;
   MgSymEqual *equal; /* sizes that guards say are equal; malloc'ed */

@@ -1,6 +1,7 @@
 /* The node protocol: what torch.SymInt, torch.SymFloat and torch.SymBool ask of the object behind
  * them, from C++ and from Python.
  * In: nodes and ints.  Out: nodes; an answer becomes a guard only when somebody takes it. */
+#include <string.h>
 #include "entry/guard/source.h"
 #include "host/python/hook_mode.h"
 #include "host/python/pyobject.h"
@@ -43,6 +44,16 @@ static PyObject *symnode_is_constant(PyObject *o, PyObject *unused) {
 }
 static PyObject *symnode_guard_float(PyObject *o, PyObject *args) {
   return mg_symnode_python((MgSymNode *)o);
+}
+/* sizes() of a tensor with symbols: torch 2.13 raises there, later ones ask for each number.  A call of C++
+ * that wants it is tried in another way (mg_call_sizes), so it is an error with all of them. */
+static PyObject *symnode_guard_int(PyObject *o, PyObject *args) {
+  PyObject *file = PyTuple_GET_SIZE(args) ? PyTuple_GET_ITEM(args, 0) : Py_None;
+  const char *name = PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : NULL;
+  MgSymNode *n = (MgSymNode *)o;
+  if (name && n->cap && n->src && mg_symsize_of(n) && strstr(name, "SymbolicShapeMeta.cpp"))
+    return PyErr_Format(PyExc_RuntimeError, "Cannot call sizes() on tensor with symbolic sizes/strides");
+  return symnode_guard_float(o, args);
 }
 /* Messages of exceptions that C++ raises, where a size is what it is now. */
 static PyObject *symnode_text(PyObject *o, PyObject *unused) {
@@ -284,7 +295,7 @@ static PyMethodDef symnode_methods[] = {
     {"clone", symnode_self, METH_NOARGS, NULL},
     {"maybe_as_int", symnode_maybe_int, METH_NOARGS, NULL},
     {"guard_float", symnode_guard_float, METH_VARARGS, NULL},
-    {"guard_int", symnode_guard_float, METH_VARARGS, NULL},
+    {"guard_int", symnode_guard_int, METH_VARARGS, NULL},
     {"int_", symnode_guard_float, METH_VARARGS, NULL},
     {"str", symnode_text, METH_NOARGS, NULL},
     {"_graph_repr", symnode_text, METH_NOARGS, NULL},

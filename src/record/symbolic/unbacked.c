@@ -307,7 +307,8 @@ int mg_symdata_note_guess(MgCapture *cap, NodeRef n) {
   MgNode *node = mg_node(r->g, n);
   node->guessed = cap->sizes.guessed;
   if (!node->guessed || r->want_fx || !r->cfg || r->cfg->fullgraph || !data_wrote_before(cap, n)) return 0;
-  mg_rec_break(BK_data_dependent, "a size that depends on data may be 1 in %s, after a write", node->op->full);
+  mg_rec_break(BK_data_dependent, "a size that depends on data may be 1 in %s, after a write",
+               node->op->full);
   return -1;
 }
 
