@@ -81,7 +81,7 @@ class Lines:
     def shrink(self, program, fails, seconds):
         text, breaks = program
         head, body = text[: len(self.prelude)], text[len(self.prelude) :]
-        body = lines.shrink(body, lambda b: fails((head + b, breaks)), seconds)
+        body = shrink.shrink(body, lambda b: fails((head + b, breaks)), seconds, lines.smaller_valid)
         for simpler in ((0, False), (1, False)):
             if breaks != simpler and fails((head + body, simpler)) == fails((head + body, breaks)):
                 breaks = simpler

@@ -1,7 +1,6 @@
 """Makes a failing text of Python smaller by taking away statements, as long as it fails in the same way."""
 
 import ast
-import time
 
 
 def statements(tree):
@@ -41,23 +40,12 @@ def smaller(text):
                 break
 
 
-def shrink(text, fails, seconds):
-    end, kind = time.monotonic() + seconds, fails(text)
-    if kind is None:
-        return text
-    progress = True
-    while progress:
-        progress = False
-        for candidate in smaller(text):
-            if time.monotonic() > end:
-                return text
-            if len(candidate) >= len(text):
-                continue
+def smaller_valid(text):
+    """Only what is shorter, and still Python."""
+    for candidate in smaller(text):
+        if len(candidate) < len(text):
             try:
                 compile(candidate, "<candidate>", "exec")
             except SyntaxError:
                 continue
-            if fails(candidate) == kind:
-                text, progress = candidate, True
-                break
-    return text
+            yield candidate

@@ -86,8 +86,10 @@ def simpler_input(text):
                 yield new
 
 
-def shrink(program, fails, seconds=60.0):
-    """fails(program): the kind of failure, or None.  The smallest program found that fails as the first does."""
+def shrink(program, fails, seconds=60.0, smaller=smaller):
+    """fails(program): the kind of failure, or None.  The smallest program found that fails as the first does.
+
+    smaller(program): the candidates, which are tried in that order."""
     end, kind = time.monotonic() + seconds, fails(program)
     if kind is None:
         return program
