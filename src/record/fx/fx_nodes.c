@@ -44,7 +44,7 @@ uint32_t mg_fx_call(MgCapture *cap, PyObject *target, PyObject *args, PyObject *
   return mg_fx_node(cap, "call_function", target, args, kwargs);
 }
 
-PyObject *mg_fx_item(MgCapture *cap, uint32_t number) { return PyList_GET_ITEM(cap->fx->nodes, number - 1); }
+PyObject *mg_fx_item(MgCapture *cap, uint32_t number) { return mg_fx_at(cap->fx, number); }
 
 void mg_fx_use_aten(MgCapture *cap) { cap->fx->incomplete = true; }
 

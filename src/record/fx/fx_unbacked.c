@@ -12,10 +12,6 @@
 #include "record/symbolic/sizes.h"
 #include "record/symbolic/unbacked.h"
 
-static PyObject *fxdata_node(const MgFx *f, uint32_t number) {
-  return Py_NewRef(PyList_GET_ITEM(f->nodes, number - 1));
-}
-
 /* Steals args.  Its number; 0 with an exception. */
 static uint32_t fxdata_call(MgCapture *cap, const char *kind, PyObject *target, PyObject *args) {
   uint32_t n = target && args ? mg_fx_node(cap, kind, target, args, NULL) : 0;
@@ -115,12 +111,12 @@ PyObject *mg_fx_late(MgCapture *cap, MgSymNode *n) {
   if (n->src) return mg_fx_number(cap, n->src);
   if (n->hint) return Py_NewRef(n->hint);
   uint32_t number = mg_map_getp(&f->by_node, n);
-  if (number != MG_MAP_NONE) return fxdata_node(f, number);
+  if (number != MG_MAP_NONE) return Py_NewRef(mg_fx_at(f, number));
   if (f->outer) return NULL;
   number = n->row ? fxdata_leaf(cap, n) : fxdata_calc(cap, n);
   if (!number) return NULL;
   if (mg_map_putp(&f->by_node, n, number)) return PyErr_NoMemory();
-  return fxdata_node(f, number);
+  return Py_NewRef(mg_fx_at(f, number));
 }
 
 PyObject *mg_fx_size(MgCapture *cap, SymRef e) {
@@ -252,5 +248,5 @@ PyObject *mg_fx_late_output(MgCapture *cap, ValRef val, PyObject *node) {
   Py_XDECREF(dtype);
   Py_XDECREF(kw);
   Py_XDECREF(args);
-  return t ? fxdata_node(cap->fx, t) : NULL;
+  return t ? Py_NewRef(mg_fx_at(cap->fx, t)) : NULL;
 }
