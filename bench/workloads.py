@@ -109,7 +109,7 @@ CPU = {
 }
 
 
-class _Classifier(torch.nn.Module):
+class Classifier(torch.nn.Module):
     """A network and its cross-entropy loss."""
 
     def __init__(self, net):
@@ -120,7 +120,7 @@ class _Classifier(torch.nn.Module):
         return torch.nn.functional.cross_entropy(self.net(x), target)
 
 
-class _LanguageModel(torch.nn.Module):
+class LanguageModel(torch.nn.Module):
     def __init__(self, net):
         super().__init__()
         self.net = net
@@ -138,7 +138,7 @@ def _train_vision(name: str, optimizer):
         import torchvision
 
         torch.manual_seed(0)
-        model = _Classifier(getattr(torchvision.models, name)().train())
+        model = Classifier(getattr(torchvision.models, name)().train())
         return model, (torch.randn(4, 3, 128, 128), torch.randint(0, 1000, (4,))), optimizer
 
     return make
@@ -152,7 +152,7 @@ def _train_gpt2():
         transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
     ).train()
     return (
-        _LanguageModel(model),
+        LanguageModel(model),
         (torch.randint(0, 50000, (1, 128)),),
         lambda p: torch.optim.AdamW(p, lr=1e-4),
     )
@@ -161,7 +161,7 @@ def _train_gpt2():
 def _train_mlp():
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 32))
-    return _Classifier(net), (torch.randn(8, 32), torch.randint(0, 32, (8,))), _sgd
+    return Classifier(net), (torch.randn(8, 32), torch.randint(0, 32, (8,))), _sgd
 
 
 TRAIN = {

@@ -488,24 +488,24 @@ static MgRc planner_facts(Planner *p, const MgSizeFacts *facts) {
   return MG_OK;
 }
 
-/* A graph's results of library calls are copied for the caller: is that too much? */
+/* Outputs that library calls make or read are copied for the program when a CUDA graph has run: is that more
+ * than the graph saves? */
 static bool planner_copies_much(const Planner *p) {
+  bool *called = mg_new(p->s->c, bool, p->s->nbuf + 1);
   int64_t all = 0, n;
-  for (uint32_t i = 0; i < p->s->nout; i++) {
-    const MgBuf *b = &p->s->buf[p->s->out[i].buf];
-    if (b->kind == MB_extern_out && mg_ex_const_int(p->s->x, b->nelem, &n))
+  if (!called) return true;
+  for (uint32_t i = 0; i < p->f->nstep; i++) {
+    const MgExtern *e = p->f->step[i].kind == MS_extern ? p->f->step[i].u.ext : NULL;
+    for (uint32_t q = 0; e && q < e->nin; q++) called[e->in[q].buf] = true;
+  }
+  for (uint32_t i = 0; i < p->s->g->noutput - p->s->g->nhidden; i++) {
+    BufRef out = p->s->out[i].buf;
+    const MgBuf *b = &p->s->buf[out];
+    if (out && (b->kind == MB_extern_out || (b->kind == MB_output && called[out])) &&
+        mg_ex_const_int(p->s->x, b->nelem, &n))
       all += n * mg_dtype_size((MgDtype)b->dtype);
   }
-  for (uint32_t i = 0; i < p->f->nstep;
-       i++) { /* outputs that calls read: what the caller gets is a copy, too */
-    const MgExtern *e = p->f->step[i].kind == MS_extern ? p->f->step[i].u.ext : NULL;
-    for (uint32_t q = 0; e && q < e->nin; q++) {
-      const MgBuf *b = &p->s->buf[e->in[q].buf];
-      if (e->in[q].buf && b->kind == MB_output && mg_ex_const_int(p->s->x, b->nelem, &n))
-        all += n * mg_dtype_size((MgDtype)b->dtype);
-    }
-  }
-  return all > MG_TUNE_COPIED_BYTES || (p->s->g->nhidden && all > 0);
+  return all > (int64_t)p->f->nstep * MG_TUNE_COPIED_BYTES;
 }
 
 MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext,
@@ -535,6 +535,7 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
   for (uint32_t i = 0; i < spec->nstep; i++)
     spec->graphs &= spec->step[i].kind == PK_kernel || spec->step[i].graph;
   spec->ninput = s->g->ninput;
+  spec->nhidden = s->g->nhidden;
   spec->nearly = f->nearly;
   spec->early = s->g->early;
   spec->buf = p.buf;

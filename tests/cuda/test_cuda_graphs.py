@@ -1,5 +1,6 @@
 """Compiled plans on a GPU: kernels of ours, library calls, CUDA graphs. Every result as eager's."""
 
+import contextlib
 import copy
 import gc
 import threading
@@ -286,6 +287,52 @@ def test_memory_is_flat_and_given_back(replays):
     magneto.reset()
     gc.collect()
     assert torch.cuda.memory_allocated() <= before
+
+
+def test_gradients_of_overlapping_calls(replays):
+    """What forward saves is lent by a CUDA graph: nothing of it is written while a backward may read it."""
+    torch.manual_seed(0)
+    model = nn.Sequential(Block(), Block()).cuda()
+    other = copy.deepcopy(model)
+    compiled = magneto.compile(other)
+
+    def passes(f, m, x, together, again):
+        m.zero_grad()
+        losses = [f(t).square().mean() for t in x] if together else None
+        for i, t in enumerate(x):
+            loss = losses[i] if together else f(t).square().mean()
+            loss.backward(retain_graph=again)
+            if again:
+                loss.backward()
+        return [p.grad.clone() for p in m.parameters()]
+
+    for k in range(24):
+        x = [rnd(16, 64) for _ in range(3)]
+        how = (k % 3 == 1, k % 4 == 1)
+        for a, b in zip(passes(compiled, other, x, *how), passes(model, model, x, *how), strict=True):
+            close(a, b)
+    assert replays() >= 60
+
+
+def test_saved_tensors_that_hooks_keep(replays):
+    model = nn.Sequential(Block(), Block()).cuda()
+    compiled = magneto.compile(model)
+    kept, seen = [], []
+
+    def pack(t):
+        kept.append(t)
+        seen.append(t.clone())
+        return t
+
+    for k in range(10):
+        x = rnd(16, 64)
+        with (
+            torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t) if k % 2 else contextlib.nullcontext()
+        ):
+            compiled(x).sum().backward()
+        model.zero_grad()
+    for t, was in zip(kept, seen, strict=True):
+        close(t, was)
 
 
 def test_a_failing_index_is_checked_on_the_device():

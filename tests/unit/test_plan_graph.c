@@ -11,47 +11,71 @@ enum { N = 8, OPS = 16 };
 
 /* ---- the fake torch: tensors of N numbers ---- */
 
-struct AtenTensorOpaque {
+typedef struct Storage { /* as torch's: the count that mg_abi_storage_uses reads */
+  const void *table;
+  uint32_t uses, weak;
   double *data;
   bool owns;
+} Storage;
+typedef struct Impl {
+  const void *table;
+  uint64_t uses;
+  Storage *storage;
+} Impl;
+struct AtenTensorOpaque {
+  Impl *impl;
 };
 static int64_t tensor_size[1] = {N}, tensor_stride[1] = {1};
 static int alive;
 
-static MgTensor *tensor(double *data, bool owns) {
+static double *data_of(MgTensor *t) { return t->impl->storage->data; }
+static MgTensor *tensor(Storage *s) {
   MgTensor *t = malloc(sizeof *t);
-  *t = (MgTensor){data, owns};
+  t->impl = calloc(1, sizeof *t->impl);
+  t->impl->storage = s;
+  s->uses++;
   alive++;
   return t;
 }
+static Storage *storage(double *data, bool owns) {
+  Storage *s = calloc(1, sizeof *s);
+  s->data = data;
+  s->owns = owns;
+  return s;
+}
 static int32_t fake_empty(int64_t n, const int64_t *size, const int64_t *stride, int32_t dt, int32_t d,
                           int32_t i, MgTensor **out) {
-  *out = tensor(calloc(size[0] > N ? (size_t)size[0] : N, sizeof(double)), true);
+  *out = tensor(storage(calloc(size[0] > N ? (size_t)size[0] : N, sizeof(double)), true));
   return 0;
 }
 static int32_t fake_delete(MgTensor *t) {
-  if (t->owns)
-    memset(t->data, 0x77, N * sizeof(double)), free(t->data); /* whoever reads it still sees garbage */
+  Storage *s = t->impl->storage;
+  if (!--s->uses) {
+    if (s->owns)
+      memset(s->data, 0x77, N * sizeof(double)), free(s->data); /* whoever reads it still sees garbage */
+    free(s);
+  }
+  free(t->impl);
   free(t);
   return alive--, 0;
 }
 static int32_t fake_clone(MgTensor *t, MgTensor **out) {
   fake_empty(1, tensor_size, tensor_stride, 7, 0, 0, out);
-  return memcpy((*out)->data, t->data, N * sizeof(double)), 0;
+  return memcpy(data_of(*out), data_of(t), N * sizeof(double)), 0;
 }
 static int32_t fake_view(MgTensor *t, int64_t n, const int64_t *size, const int64_t *stride, int64_t off,
                          MgTensor **out) {
-  return *out = tensor(t->data, false), 0;
+  return *out = tensor(t->impl->storage), 0;
 }
 static int32_t fake_blob(void *p, int64_t n, const int64_t *size, const int64_t *stride, int64_t off,
                          int32_t a, int32_t b, int32_t c, MgTensor **out) {
-  return *out = tensor(p, false), 0;
+  return *out = tensor(storage(p, false)), 0;
 }
-static int32_t fake_handle(MgTensor *t, MgTensor **out) { return fake_clone(t, out); }
+static int32_t fake_handle(MgTensor *t, MgTensor **out) { return *out = tensor(t->impl->storage), 0; }
 static int32_t fake_copy(MgTensor *to, MgTensor *from, int32_t nb) {
-  return memcpy(to->data, from->data, N * sizeof(double)), 0;
+  return memcpy(data_of(to), data_of(from), N * sizeof(double)), 0;
 }
-static int32_t fake_ptr(MgTensor *t, void **out) { return *out = t->data, 0; }
+static int32_t fake_ptr(MgTensor *t, void **out) { return *out = data_of(t), 0; }
 static int32_t fake_sizes(MgTensor *t, int64_t **out) { return *out = tensor_size, 0; }
 static int32_t fake_strides(MgTensor *t, int64_t **out) { return *out = tensor_stride, 0; }
 static int32_t fake_one(MgTensor *t, int64_t *out) { return *out = 1, 0; }
@@ -119,14 +143,14 @@ void mg_cuda_graph_drop(void *graph) {
 uint64_t mg_cuda_settings(void) { return settings; }
 
 static bool refuses, fails;
-static void *host_begin(int device) { return refuses ? NULL : (captures_open++, &captures_open); }
+static void *host_begin(int device, bool own) { return refuses ? NULL : (captures_open++, &captures_open); }
 static void host_end(void *c) {}
 static void host_drop(void *c) { captures_open--; }
 
 static int library_call(void *self, uint32_t id, MgTensor *const *in, int nin, MgTensor **out, int nout) {
   if (capture && fails) return -1;
   fake_empty(1, tensor_size, tensor_stride, 7, 1, 0, &out[0]);
-  op_do((Op){NULL, 3, {in[0]->data, in[1]->data, out[0]->data}});
+  op_do((Op){NULL, 3, {data_of(in[0]), data_of(in[1]), data_of(out[0])}});
   return 0;
 }
 static void library_free(void *self) {}
@@ -150,6 +174,7 @@ static void install(void) {
   mg_abi.aoti_torch_get_device_index = fake_device;
   mg_abi.aoti_torch_grad_mode_is_enabled = fake_grad;
   mg_abi.aoti_torch_grad_mode_set_enabled = fake_set_grad;
+  mg_abi.counts_uses = true;
   mg_plan_graph_host(&host);
 }
 
@@ -159,7 +184,7 @@ static void install(void) {
 
 #define VIEW(b, all)                                                                                         \
   {.buf = b, .dtype = 7, .ndim = 1, .elsize = 8, .whole = all, .size = 0, .stride = 1, .offset = 2}
-static MgPlan *plan_new(void) {
+static MgPlan *plan_new(uint32_t hidden) {
   static const int64_t slot0[] = {N, 1, 0};
   static const MgPlanBlock block[] = {{.offset = 0, .last = 4}};
   static const MgPlanBuf buf[] = {{0},           {PM_input, 0}, {PM_input, 1}, {PM_fresh, 0}, {PM_extern, 0},
@@ -187,6 +212,7 @@ static MgPlan *plan_new(void) {
                   .nfresh = 2,
                   .out = out,
                   .nout = 3,
+                  .nhidden = hidden,
                   .slot0 = slot0,
                   .nslot = 3,
                   .arena = 512,
@@ -206,7 +232,7 @@ static MgPlan *plan_new(void) {
 static MgTensor *input(double first) {
   MgTensor *t;
   fake_empty(1, tensor_size, tensor_stride, 7, 1, 0, &t);
-  for (int i = 0; i < N; i++) t->data[i] = first + i;
+  for (int i = 0; i < N; i++) data_of(t)[i] = first + i;
   return t;
 }
 
@@ -219,14 +245,14 @@ static void run(MgPlan *p, MgTensor *x, MgTensor *w, Run *r) {
   MgTensor *in[2] = {x, w};
   int same[3];
   char err[100];
-  r->x = x->data[0];
-  r->w = w->data[0];
+  r->x = data_of(x)[0];
+  r->w = data_of(w)[0];
   CHECK(mg_plan_run(p, in, NULL, r->out, same, err, sizeof err) == MG_OK);
 }
 static void run_check(const Run *r) {
   for (int i = 0; i < N; i++) {
     double y = 2 * (r->x + i), z = y + r->w + i;
-    CHECK(r->out[0]->data[i] == y && r->out[1]->data[i] == z && r->out[2]->data[i] == 4 * z);
+    CHECK(data_of(r->out[0])[i] == y && data_of(r->out[1])[i] == z && data_of(r->out[2])[i] == 4 * z);
   }
 }
 static void run_drop(Run *r) {
@@ -242,7 +268,7 @@ static uint64_t run_many(MgPlan *p, int n, bool x_moves, bool w_moves) {
   for (int i = 0; i < n; i++) {
     MgTensor *old[2] = {x, w};
     if (x_moves) x = input(i), fake_delete(old[0]);
-    else x->data[0] += 1, x->data[0] -= 1;
+    else data_of(x)[0] += 1, data_of(x)[0] -= 1;
     if (w_moves) w = input(100 * i), fake_delete(old[1]);
     run(p, x, w, &r[i]);
   }
@@ -264,7 +290,7 @@ static void *five_runs(void *arg) {
 
 /* A thread whose first call it is makes the libraries' handles, which a capture does not allow. */
 static void first_runs_of_threads(void) {
-  MgPlan *p = plan_new();
+  MgPlan *p = plan_new(0);
   pthread_t thread;
   CHECK(run_many(p, 1, true, false) == 0);
   pthread_create(&thread, NULL, five_runs, p);
@@ -273,15 +299,53 @@ static void first_runs_of_threads(void) {
   CHECK(alive == 0 && graphs == 0 && captures_open == 0);
 }
 
+/* What is saved for backward is lent: calls while it is held run step by step, later ones are replays again,
+ * over the same memory. */
+static void lent_results(void) {
+  MgPlan *p = plan_new(2); /* z and v */
+  MgTensor *x = input(1), *w = input(100);
+  MgGraphStats before, after;
+  Run a, b, kept;
+  void *z = NULL, *v = NULL;
+  for (int i = 0; i < 5; i++) {
+    run(p, x, w, &a);
+    run_check(&a);
+    if (i > 1) CHECK(data_of(a.out[1]) == z && data_of(a.out[2]) == v);
+    z = data_of(a.out[1]), v = data_of(a.out[2]);
+    run_drop(&a);
+  }
+  run(p, x, w, &kept);
+  mg_plan_graph_stats(&before);
+  for (int i = 0; i < 5; i++) {
+    run(p, x, w, &a), run(p, x, w, &b);
+    CHECK(data_of(a.out[1]) != z && data_of(a.out[2]) != v && data_of(b.out[2]) != v);
+    run_check(&a), run_check(&b), run_check(&kept);
+    run_drop(&a), run_drop(&b);
+  }
+  mg_plan_graph_stats(&after);
+  CHECK(after.replays == before.replays);
+  run_drop(&kept);
+  run(p, x, w, &a);
+  mg_plan_graph_stats(&after);
+  CHECK(after.replays == before.replays + 1 && data_of(a.out[2]) == v);
+  run_check(&a);
+  mg_plan_free(p); /* what is lent outlives the plan */
+  run_check(&a);
+  run_drop(&a);
+  fake_delete(x), fake_delete(w);
+  CHECK(alive == 0 && graphs == 0 && captures_open == 0);
+}
+
 int main(void) {
   install();
   first_runs_of_threads();
-  MgPlan *p = plan_new();
+  lent_results();
+  MgPlan *p = plan_new(0);
   CHECK(run_many(p, 20, false, false) == 19);
   mg_plan_free(p);
   CHECK(alive == 0 && graphs == 0 && captures_open == 0);
 
-  p = plan_new(); /* x is read by kernels only: its address is patched.  w is the library's: its second
+  p = plan_new(0); /* x is read by kernels only: its address is patched.  w is the library's: its second
                      address is the first of a copy */
   CHECK(run_many(p, 20, true, false) == 19);
   CHECK(run_many(p, 20, true, true) >= 16);
@@ -296,14 +360,14 @@ int main(void) {
   mg_plan_free(p);
   CHECK(alive == 0 && graphs == 0 && captures_open == 0);
 
-  p = plan_new(); /* put off, then taken up */
+  p = plan_new(0); /* put off, then taken up */
   refuses = true;
   CHECK(run_many(p, 10, true, false) == 0);
   refuses = false;
   CHECK(run_many(p, 10, true, false) == 10);
   mg_plan_free(p);
 
-  p = plan_new(); /* a call that cannot be captured: never again, and every result is right */
+  p = plan_new(0); /* a call that cannot be captured: never again, and every result is right */
   fails = true;
   CHECK(run_many(p, 10, true, true) == 0);
   fails = false;

@@ -13,12 +13,12 @@ _uses: dict[tuple[int, int], int] = {}  # captures that hold memory of a pool
 class _Capture:
     """What was current before a capture, and the pool that it took memory from."""
 
-    def __init__(self, device: int) -> None:
+    def __init__(self, device: int, own: bool) -> None:
         if device not in _streams:
             _streams[device] = torch.cuda.Stream(device)
-        if device not in _pools:
+        if not own and device not in _pools:
             _pools[device] = torch.cuda.graph_pool_handle()
-        self.device, self.pool = device, _pools[device]
+        self.device, self.pool = device, torch.cuda.graph_pool_handle() if own else _pools[device]
         self.before = torch.cuda.current_stream(device)
         self.stream = _streams[device]
         self.stream.wait_stream(self.before)
@@ -40,12 +40,15 @@ class _Capture:
                 del _pools[self.device]
 
 
-def begin(device: int) -> _Capture | None:
-    """Makes another stream current and takes memory from a pool. None while another thread captures."""
+def begin(device: int, own: bool) -> _Capture | None:
+    """Makes another stream current and takes memory from a pool. None while another thread captures.
+
+    own: the pool is for this capture alone.
+    """
     if not _busy.acquire(blocking=False):
         return None
     try:
-        return _Capture(device)
+        return _Capture(device, own)
     except BaseException:
         _busy.release()
         raise

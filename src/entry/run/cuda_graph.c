@@ -20,7 +20,8 @@ static void cudagraph_log(PyObject *call) {
   PyErr_Restore(type, value, tb);
 }
 
-/* The result of a function of magneto._glue.cuda_graphs, new; NULL without an exception. */
+/* The result of a function of magneto._glue.cuda_graphs, new; NULL without an exception.  arg: its argument,
+ * or a tuple of them. */
 static PyObject *cudagraph_call(const char *name, PyObject *arg) {
   PyObject *type, *value, *tb; /* the call that is being captured may have raised */
   PyErr_Fetch(&type, &value, &tb);
@@ -35,10 +36,11 @@ static PyObject *cudagraph_call(const char *name, PyObject *arg) {
   return r;
 }
 
-static void *cudagraph_begin(int device) {
+static void *cudagraph_begin(int device, bool own) {
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject *number = PyLong_FromLong(device), *capture = cudagraph_call("begin", number);
-  Py_XDECREF(number);
+  PyObject *where = Py_BuildValue("(iO)", device, own ? Py_True : Py_False);
+  PyObject *capture = cudagraph_call("begin", where);
+  Py_XDECREF(where);
   if (capture == Py_None) Py_CLEAR(capture); /* not now */
   PyGILState_Release(gil);
   return capture;

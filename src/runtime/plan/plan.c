@@ -543,11 +543,12 @@ static MgRc plan_leave(PlanCall *k, uint32_t o, MgTensor **out) {
   TRY(plan_tensor(k, i, &t));
   mg_abi.aoti_torch_get_data_ptr(t, &ptr);
   uint8_t how = k->p->tensor[i].how;
-  if (k->r->replayed && plan_is_graphs(k->p, i)) {
+  bool graphs = k->r->replayed && plan_is_graphs(k->p, i);
+  if (graphs && !mg_plan_graph_lends(k->p, o)) {
     bad = mg_abi.aoti_torch_clone_preserve_strides(t, out);
   } else if ((uint8_t *)ptr >= k->r->mem && (uint8_t *)ptr < k->r->mem + k->r->total) {
     bad = mg_abi.aoti_torch_clone_preserve_strides(t, out);
-  } else if ((how == PT_view || how == PT_result) && !k->p->out_again[o]) {
+  } else if (!graphs && (how == PT_view || how == PT_result) && !k->p->out_again[o]) {
     bad = mg_abi.aoti_torch_new_tensor_handle(t, out);
   } else {
     int64_t ndim = 0, *size = NULL, *stride = NULL;

@@ -24,7 +24,25 @@ static bool graph_possible(const MgPlan *p) {
   const char *missing = mg_cuda_graphs_missing();
   if (missing && !atomic_exchange(&told, true))
     mg_log(MG_LOG_fallback, "no CUDA graphs: %s is not there", missing);
-  return p->s.graphs && graph_host && !missing;
+  return p->s.graphs && graph_host && !missing && (!p->s.nhidden || mg_abi.counts_uses);
+}
+
+/* Whose memory is the graph's, not the call's? */
+static bool graph_keeps_fresh(const MgPlan *p, uint32_t i) {
+  return p->fresh_called[i] || p->fresh_hidden[i];
+}
+
+/* The entry of the tensor that owns the memory of output o; UINT32_MAX: the output is no view. */
+static uint32_t graph_root(const MgPlan *p, uint32_t o) {
+  if (p->s.out[o].kind != PO_view) return UINT32_MAX;
+  uint32_t i = p->out_tensor[o];
+  while (p->tensor[i].how == PT_view) i = p->tensor[i].index;
+  return i;
+}
+
+bool mg_plan_graph_lends(const MgPlan *p, uint32_t o) {
+  uint32_t i = o < p->s.nout - p->s.nhidden ? UINT32_MAX : graph_root(p, o);
+  return i != UINT32_MAX && p->tensor[i].how == PT_result;
 }
 
 /* ---- giving back ---- */
@@ -42,6 +60,7 @@ static void graph_free(const MgPlan *p, PlanGraph *g) {
   if (g->keep) graph_host->drop(g->keep);
   for (uint32_t i = 0; i < g->nnode; i++) free(g->node[i].param);
   free(g->node);
+  free(g->lent);
   free(g->result);
   free(g->input);
   free(g->arg);
@@ -71,11 +90,11 @@ bool mg_plan_graph_note(PlanRun *r, uint32_t kernel, const PlanLaunch *l, void *
 
 /* ---- capturing ---- */
 
-/* The outputs that only kernels of ours touch come from PyTorch's ordinary memory;
+/* The program's outputs that only kernels of ours touch come from PyTorch's ordinary memory;
  * the others from the graph's. */
 static bool graph_fresh(const MgPlan *p, PlanRun *r) {
   for (uint32_t i = 0; i < p->s.nfresh; i++) {
-    if (p->fresh_called[i]) continue;
+    if (graph_keeps_fresh(p, i)) continue;
     const MgPlanView *v = &p->s.fresh[i].view;
     if (mg_abi.aoti_torch_empty_strided(v->ndim, r->slot + v->size, r->slot + v->stride, v->dtype,
                                         p->s.fresh[i].device, p->s.fresh[i].dev_index, &r->fresh[i]))
@@ -100,7 +119,8 @@ static PlanGraph *graph_new(const MgPlan *p) {
   g->input = mg_calloc(p->s.ninput + 1, sizeof *g->input);
   g->arg = mg_calloc(p->narg + 1, sizeof *g->arg);
   g->fresh = mg_calloc(p->s.nfresh + 1, sizeof *g->fresh);
-  if (g->fresh && g->node && g->result && g->input && g->arg) return g;
+  g->lent = mg_calloc(p->s.nfresh + p->s.nhidden + 1, sizeof *g->lent);
+  if (g->lent && g->fresh && g->node && g->result && g->input && g->arg) return g;
   graph_free(p, g);
   return NULL;
 }
@@ -116,10 +136,23 @@ static void graph_keep_results(const MgPlan *p, PlanRun *r, PlanGraph *g) {
   }
 }
 
+static void graph_lend_tensor(PlanGraph *g, MgTensor *t) {
+  if (t) g->lent[g->nlent++] = (PlanLent){t, mg_abi_storage_uses(t)};
+}
+
+/* What hidden outputs are made of: nobody but the graph holds it now. */
+static void graph_note_lent(const MgPlan *p, PlanGraph *g) {
+  for (uint32_t i = 0; i < p->s.nfresh; i++)
+    if (p->fresh_hidden[i]) graph_lend_tensor(g, g->fresh[i]);
+  for (uint32_t o = p->s.nout - p->s.nhidden; o < p->s.nout; o++)
+    if (mg_plan_graph_lends(p, o)) graph_lend_tensor(g, g->result[graph_root(p, o)]);
+}
+
 static MgRc graph_capture(const PlanSteps *k, PlanGraph *g) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
-  if (!graph_fresh(p, r) || !graph_stage(p, r, k->in) || !(g->keep = graph_host->begin(p->s.device)))
+  if (!graph_fresh(p, r) || !graph_stage(p, r, k->in) ||
+      !(g->keep = graph_host->begin(p->s.device, p->s.nhidden > 0)))
     return MG_NOMEM;
   void *stream = mg_cuda_stream(p->s.device), *graph = NULL;
   bool began = !mg_cuda_capture_begin(stream);
@@ -131,7 +164,8 @@ static MgRc graph_capture(const PlanSteps *k, PlanGraph *g) {
   if (began && mg_cuda_capture_end(stream, &graph) && rc == MG_OK) rc = MG_UNSUP;
   graph_keep_results(p, r, g);
   for (uint32_t i = 0; i < p->s.nfresh; i++)
-    if (p->fresh_called[i]) g->fresh[i] = r->fresh[i], r->fresh[i] = NULL;
+    if (graph_keeps_fresh(p, i)) g->fresh[i] = r->fresh[i], r->fresh[i] = NULL;
+  graph_note_lent(p, g);
   g->arena = r->gpu_arena;
   r->gpu_arena = NULL;
   for (uint32_t i = 0; i < p->s.ninput - p->s.nconstant; i++)
@@ -185,22 +219,39 @@ static bool graph_moves_much(const PlanSteps *k) {
   return n > MG_TUNE_GRAPH_STAGED || bytes > MG_TUNE_GRAPH_STAGED_BYTES;
 }
 
-/* Does the graph still read what this call is about?  An input that has moved is copied next time. */
+/* Is input i, which a library call of the graph reads, elsewhere? */
+static bool graph_moved(const PlanSteps *k, uint32_t i) {
+  void *ptr = NULL;
+  if (!k->p->called[i] || (k->r->staged && k->r->staged[i])) return false;
+  mg_abi.aoti_torch_get_data_ptr(k->in[i], &ptr);
+  return ptr != k->r->graph->input[i];
+}
+
+/* Does the graph still read what this call is about? */
 static bool graph_fits(const PlanSteps *k) {
+  for (uint32_t i = 0; i < k->p->s.ninput - k->p->s.nconstant; i++)
+    if (graph_moved(k, i)) return false;
+  return true;
+}
+
+/* The graph has to go; the next one works on copies of the inputs that have moved. */
+static void graph_give_up(const PlanSteps *k) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
-  bool fits = true;
-  for (uint32_t i = 0; i < p->s.ninput - p->s.nconstant; i++) {
-    void *ptr = NULL;
-    if (!p->called[i] || (r->staged && r->staged[i])) continue;
-    mg_abi.aoti_torch_get_data_ptr(k->in[i], &ptr);
-    if (ptr == r->graph->input[i]) continue;
-    fits = false;
-    if (!r->staged) r->staged = mg_calloc(p->s.ninput + 1, sizeof *r->staged);
-    if (r->staged) r->stage[i] = true;
-  }
-  if (!fits && (!r->staged || graph_moves_much(k))) r->captures = MG_TUNE_GRAPH_CAPTURES; /* never again */
-  return fits;
+  MgTensor **staged = r->staged ? r->staged : mg_calloc(p->s.ninput + 1, sizeof *staged);
+  for (uint32_t i = 0; staged && i < p->s.ninput - p->s.nconstant; i++)
+    if (graph_moved(k, i)) r->stage[i] = true;
+  r->staged = staged;
+  if (!staged || graph_moves_much(k)) r->captures = MG_TUNE_GRAPH_CAPTURES; /* never again */
+  graph_free(p, r->graph);
+  r->graph = NULL;
+}
+
+/* Is what an earlier replay lent still in use?  Its users were queued on this stream. */
+static bool graph_busy(const PlanGraph *g) {
+  for (uint32_t i = 0; i < g->nlent; i++)
+    if (mg_abi_storage_uses(g->lent[i].tensor) > g->lent[i].uses) return true;
+  return false;
 }
 
 /* Puts this call's addresses into the nodes of our kernels. */
@@ -223,7 +274,20 @@ static const char *graph_patch(const MgPlan *p, PlanRun *r) {
 /* The graph's own tensors in place of new ones; NULL: they go back. */
 static void graph_lend(const MgPlan *p, PlanRun *r, MgTensor **fresh) {
   for (uint32_t i = 0; i < p->s.nfresh; i++)
-    if (p->fresh_called[i]) r->fresh[i] = fresh ? fresh[i] : NULL;
+    if (graph_keeps_fresh(p, i)) r->fresh[i] = fresh ? fresh[i] : NULL;
+}
+
+/* The call's tensor in place of the graph's own: over the same memory where nobody sees it but the backward
+ * plan, else a copy. */
+static bool graph_give_fresh(const MgPlan *p, PlanRun *r, uint32_t i) {
+  const MgPlanView *v = &p->s.fresh[i].view;
+  MgTensor *own = r->graph->fresh[i];
+  int32_t bad = p->fresh_hidden[i]
+                    ? mg_abi.aoti_torch__reinterpret_tensor(own, v->ndim, r->slot + v->size,
+                                                            r->slot + v->stride, 0, &r->fresh[i])
+                    : mg_abi.aoti_torch_clone_preserve_strides(own, &r->fresh[i]);
+  if (bad) r->fresh[i] = NULL;
+  return !bad;
 }
 
 static MgRc graph_replay(const PlanSteps *k) {
@@ -244,15 +308,24 @@ static MgRc graph_replay(const PlanSteps *k) {
   const char *why = graph_patch(p, r);
   if (why || mg_cuda_graph_launch(g->exec, g->stream)) return MG_BUG;
   for (uint32_t i = 0; i < p->s.nfresh; i++)
-    if (g->fresh[i] && mg_abi.aoti_torch_clone_preserve_strides(g->fresh[i], &r->fresh[i]))
-      return r->fresh[i] = NULL, MG_NOMEM;
+    if (g->fresh[i] && !graph_give_fresh(p, r, i)) return MG_NOMEM;
   graph_replays++;
+  g->misfits = 0;
   r->replayed = true;
   r->bound = false; /* for runs step by step */
   r->at = p->nstep;
   for (uint32_t i = 0; i < p->ntensor; i++)
     if (g->result[i]) r->tensor[i] = g->result[i];
   return MG_OK;
+}
+
+/* Did this thread run the plan before?  Its first call of a library makes a handle, which a capture does not
+ * allow. */
+static bool graph_ran_here(MgPlan *p) {
+  for (int i = 0; i < PLAN_THREADS; i++)
+    if (p->ran_on[i] == &graph_thread) return true;
+  p->ran_on[p->nran++ % PLAN_THREADS] = &graph_thread;
+  return false;
 }
 
 bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc) {
@@ -264,14 +337,12 @@ bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc) {
   if (mg_cuda_capturing(stream)) return false;
   if (r->graph && (r->graph->stream != stream || r->graph->settings != mg_cuda_settings())) return false;
   if (r->graph && !graph_fits(k)) {
-    graph_free(p, r->graph);
-    r->graph = NULL;
+    if (r->graph->misfits++ >= MG_TUNE_GRAPH_MISFITS) graph_give_up(k);
     return false;
   }
+  if (r->graph && graph_busy(r->graph)) return false;
   if (!r->graph) {
-    /* A thread's first call of a library makes its handle, which a capture does not allow. */
-    bool here = r->ran_on == &graph_thread;
-    r->ran_on = &graph_thread;
+    bool here = graph_ran_here(k->p);
     if (r->runs++ < MG_TUNE_GRAPH_AFTER || !here) return false;
     r->captures++;
     if (!(r->graph = graph_make(k))) return false;

@@ -1,7 +1,8 @@
 /* CUDA graphs of plans: the second whole run of a PlanRun is captured, later ones are replays.
  * Kernels of ours get the addresses of this call's inputs and outputs; what library calls read must not have
  * moved, or is copied first; what they made for the caller is copied out.  So results are tensors of
- * their own and stay valid. */
+ * their own and stay valid.  What forward saves for a backward plan is lent: a replay waits for its return,
+ * and a call that comes earlier runs step by step. */
 #ifndef MG_RUNTIME_PLAN_GRAPH_H
 #define MG_RUNTIME_PLAN_GRAPH_H
 #include <stdbool.h>
@@ -9,10 +10,10 @@
 #include "runtime/process/torch_abi.h"
 
 /* What the layer that owns Python does for a capture.  begin: makes another stream current, with memory from
- * a pool; NULL: not possible.  end: back to the stream before; no error is left.  drop:
- * gives the pool's memory back. */
+ * a pool (own: of this capture alone, for what outlives a replay); NULL: not possible.  end: back to the
+ * stream before; no error is left.  drop: gives the pool's memory back. */
 typedef struct MgGraphHost {
-  void *(*begin)(int device);
+  void *(*begin)(int device, bool own);
   void (*end)(void *capture);
   void (*drop)(void *capture);
 } MgGraphHost;
@@ -28,7 +29,7 @@ typedef struct MgPlan MgPlan;
 typedef struct MgPlanCall PlanRun;
 typedef struct PlanLaunch PlanLaunch;
 typedef struct PlanSteps { /* how a graph has plan.c do its parts */
-  const MgPlan *p;
+  MgPlan *p;
   PlanRun *r;
   MgTensor *const *in;
   void *call;

@@ -281,6 +281,17 @@ static MgRc plan_find_ready(PlanBuild *b) {
   return MG_OK;
 }
 
+static void plan_find_hidden(PlanBuild *b) {
+  const MgPlanSpec *s = b->s;
+  for (uint32_t i = 0; i < s->nfresh; i++) b->p->fresh_hidden[i] = s->nhidden > 0;
+  for (uint32_t i = 0; i < s->nout - s->nhidden; i++) {
+    const MgPlanOut *o = &s->out[i];
+    if (o->kind == PO_fresh) b->p->fresh_hidden[o->index] = false;
+    if (o->kind == PO_view && s->buf[o->view.buf].mem == PM_fresh)
+      b->p->fresh_hidden[s->buf[o->view.buf].index] = false;
+  }
+}
+
 static MgRc plan_fill(PlanBuild *b) {
   const MgPlanSpec *s = b->s;
   MgPlan *p = b->p;
@@ -311,10 +322,11 @@ static MgRc plan_fill(PlanBuild *b) {
   p->kept = mg_new(m, bool, s->nout + 1);
   p->called = mg_new(m, bool, s->ninput + 1);
   p->fresh_called = mg_new(m, bool, s->nfresh + 1);
+  p->fresh_hidden = mg_new(m, bool, s->nfresh + 1);
   p->early = UINT32_MAX;
   p->shows_all = s->bytes_moved > MG_TUNE_PLAN_SHOWN_BYTES || s->nstep > MG_TUNE_PLAN_SHOWN_STEPS;
   TRYP(p->out_tensor && p->out_again && p->copy_tensor && p->ready && p->kept && p->called &&
-       p->fresh_called && p->buf_of_input && m->rc == MG_OK);
+       p->fresh_called && p->fresh_hidden && p->buf_of_input && m->rc == MG_OK);
   for (uint32_t i = 0; i < s->nstep; i++) {
     if (s->nearly && i == s->nearly - 1) p->early = p->nstep;
     TRY(s->step[i].kind == PK_kernel ? plan_add_kernel(b, &s->step[i]) : plan_add_extern(b, &s->step[i]));
@@ -325,6 +337,7 @@ static MgRc plan_fill(PlanBuild *b) {
   for (uint32_t i = 0; i < s->ncopy; i++) TRY(plan_use(b, &s->copy[i].from, UINT32_MAX, &p->copy_tensor[i]));
   p->aten |= s->ncopy > 0;
   TRY(plan_find_ready(b));
+  plan_find_hidden(b);
   plan_mark_as_is(b);
   plan_add_releases(b);
   plan_sort_patches(b);

@@ -9,6 +9,7 @@
 #include "runtime/plan/plan_spec.h"
 #include "runtime/plan/plan_times.h"
 
+enum { PLAN_THREADS = 8 };      /* of which a plan remembers that they ran it */
 enum { PLAN_ENGINE_ARGS = 16 }; /* tensors of a library's call; ATen's have any number */
 
 typedef struct PlanPatch { /* one place that holds the address of a buffer that is not in the arena */
@@ -82,6 +83,11 @@ typedef struct PlanNode { /* one kernel of ours in a graph */
   uint64_t *param; /* as they are set now */
 } PlanNode;
 
+typedef struct PlanLent { /* memory of a graph that a backward plan reads until it lets go of it */
+  MgTensor *tensor;
+  uint32_t uses; /* of its memory, by the graph itself */
+} PlanLent;
+
 typedef struct PlanGraph {   /* a captured run */
   void *graph, *exec, *keep; /* the driver's; the host's */
   void *stream;
@@ -89,8 +95,11 @@ typedef struct PlanGraph {   /* a captured run */
   MgTensor *arena;
   uint8_t *mem;
   MgTensor **result; /* per entry of PlanRun.tensor: what a call returned, if outputs are made of it */
-  MgTensor **fresh; /* per fresh tensor: the graph's own, where library calls take it; what the caller gets is
-                       a copy */
+  MgTensor **fresh;  /* per fresh tensor: the graph's own, where library calls take it or only hidden outputs
+                        are made of it */
+  PlanLent *lent;
+  uint32_t nlent;
+  uint32_t misfits;    /* calls in a row whose inputs were elsewhere */
   void **input, **arg; /* as PlanRun's were */
   PlanNode *node;
   uint32_t nnode;
@@ -114,13 +123,12 @@ typedef struct MgPlanCall { /* everything one running call writes; owned by one 
   uint32_t at;         /* next step of the running call */
   PlanGraph *graph, *capturing; /* of a GPU: the run as a CUDA graph; while one is made */
   uint32_t runs, captures, refused;
-  const void *ran_on; /* the thread of the last run step by step; compared, never read */
-  bool replayed;      /* the last run was a replay */
-  bool closely;       /* the running call's steps are measured */
-  uint64_t ticks;     /* of its parts so far */
-  bool *stage;        /* per input: moved, although library calls read it */
-  MgTensor **staged;  /* their copies, for graphs; NULL: there are none */
-  MgPackBlock *pack;  /* dynamic plans: the blocks, and room for 2 * nblock pointers */
+  bool replayed;     /* the last run was a replay */
+  bool closely;      /* the running call's steps are measured */
+  uint64_t ticks;    /* of its parts so far */
+  bool *stage;       /* per input: moved, although library calls read it */
+  MgTensor **staged; /* their copies, for graphs; NULL: there are none */
+  MgPackBlock *pack; /* dynamic plans: the blocks, and room for 2 * nblock pointers */
   MgPackBlock **work;
   bool sized_for; /* sizes and offsets are evaluated, for the symbols' values in slot */
   bool bound;     /* slots, arguments and ranges are set up */
@@ -149,13 +157,16 @@ struct MgPlan {
   uint32_t *copy_tensor;       /* per copy: entry of tensor */
   uint32_t *ready;             /* per output: steps after which nothing touches its memory any more */
   bool *called, *fresh_called; /* per input, per fresh tensor: a library call takes it */
+  bool *fresh_hidden;          /* per fresh tensor: only hidden outputs are made of it */
   bool *kept;                  /* per output: later steps still read its memory */
   uint32_t
       early; /* steps that make what is asked for before an input is written; all of them when nothing is */
   uint32_t narg, nengine, nhost;
-  MgPlanTimes *times;      /* NULL: runs are not measured */
-  bool sized;              /* some engines are made by runs */
-  bool shows_all;          /* a run takes so long that looking for profilers of all threads does not count */
+  MgPlanTimes *times; /* NULL: runs are not measured */
+  bool sized;         /* some engines are made by runs */
+  bool shows_all;     /* a run takes so long that looking for profilers of all threads does not count */
+  _Atomic(const void *) ran_on[PLAN_THREADS]; /* threads of runs step by step; compared, never read */
+  atomic_uint nran;
   bool aten;               /* calls ATen: grad mode is switched off meanwhile */
   _Atomic(PlanRun *) idle; /* one idle run, taken without a lock */
   PlanRun *more;           /* further idle runs, guarded by MG_LOCK_list */
@@ -168,6 +179,9 @@ const char *mg_plan_gpu_prepare(const MgPlan *p, const PlanRun *r, const PlanKer
 bool mg_plan_gpu_arena(const MgPlan *p, PlanRun *r);
 /* Launches kernels [first, first + n) on PyTorch's stream.  NULL, or what the driver says. */
 const char *mg_plan_gpu_launch(const MgPlan *p, PlanRun *r, uint32_t first, uint32_t n);
+
+/* Does hidden output o lie in memory that a CUDA graph lends? */
+bool mg_plan_graph_lends(const MgPlan *p, uint32_t o);
 
 /* A new run of p, or NULL when out of memory. */
 PlanRun *mg_plan_run_new(const MgPlan *p);

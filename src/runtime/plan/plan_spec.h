@@ -143,6 +143,8 @@ typedef struct MgPlanSpec {
   uint32_t nfresh;
   const MgPlanOut *out;
   uint32_t nout;
+  uint32_t
+      nhidden; /* the last so many: only a backward plan takes them, and lets go of them when it has run */
   const MgPlanCopy *copy;
   uint32_t ncopy;
   const bool *early;

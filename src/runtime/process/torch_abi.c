@@ -98,6 +98,40 @@ static bool abi_facts_hold(MgTensor *t) {
          !memcmp(stride, selftest_stride, sizeof selftest_stride) && dtype == 7 && device == 0;
 }
 
+/* A TensorImpl is a table of functions, its own count, and its storage: a table, the count that is asked for,
+ * and the address of the memory.  Torch's counts of strong references are the lower half of a word. */
+typedef struct AbiStorage {
+  const void *table;
+  uint32_t uses, weak;
+  void *data;
+} AbiStorage;
+typedef struct AbiTensor {
+  const void *table;
+  uint64_t uses;
+  AbiStorage *storage;
+} AbiTensor;
+
+static AbiStorage *abi_storage(MgTensor *t) { return (*(AbiTensor *const *)t)->storage; }
+
+uint32_t mg_abi_storage_uses(MgTensor *t) {
+  return mg_abi.counts_uses ? __atomic_load_n(&abi_storage(t)->uses, __ATOMIC_ACQUIRE) : 0;
+}
+
+/* Is the count where it is expected?  The storage's address is compared with one that is known before it is
+ * followed: two tensors over the same memory have the same word there, others another. */
+static bool abi_counts_hold(MgTensor *t) {
+  MgTensor *view = NULL, *other = mg_abi_selftest_tensor();
+  void *data = NULL;
+  bool ok = other && !mg_abi.aoti_torch_get_data_ptr(t, &data) && data &&
+            !mg_abi.aoti_torch__reinterpret_tensor(t, 3, selftest_size, selftest_stride, 0, &view) &&
+            abi_storage(t) == abi_storage(view) && abi_storage(t) != abi_storage(other) &&
+            abi_storage(t)->data == data;
+  uint32_t two = ok ? abi_storage(t)->uses : 0;
+  if (view) mg_abi.aoti_torch_delete_tensor_object(view);
+  if (other) mg_abi.aoti_torch_delete_tensor_object(other);
+  return ok && two == 2 && abi_storage(t)->uses == 1;
+}
+
 const char *mg_abi_selftest(const void *object, MgTensor *wrapped, size_t header) {
   mg_abi.tensor_offset = 0;
   if (!abi_facts_hold(wrapped)) return "torch's C ABI reports wrong facts about a tensor";
@@ -108,6 +142,7 @@ const char *mg_abi_selftest(const void *object, MgTensor *wrapped, size_t header
     if (memcmp((const char *)object + at, &impl, sizeof impl)) continue;
     if (!abi_facts_hold((MgTensor *)((char *)object + at))) break;
     mg_abi.tensor_offset = at;
+    mg_abi.counts_uses = abi_counts_hold(wrapped);
     return NULL;
   }
   return "the layout of Python tensors is not the expected one";

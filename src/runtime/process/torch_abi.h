@@ -75,6 +75,7 @@ typedef struct MgAbi {
   void (*omp_set_num_threads)(int n);
   int (*omp_in_parallel)(void);
   size_t tensor_offset; /* bytes from a THPVariable to its at::Tensor; 0: unknown, use the slow ways */
+  bool counts_uses;     /* mg_abi_storage_uses knows where torch counts */
   char torch_dir[512];  /* folder of libtorch_cpu; its parent's parent is usually site-packages */
 } MgAbi;
 
@@ -94,6 +95,9 @@ MgTensor *mg_abi_selftest_tensor(void);
 /* Address of a function that generated code calls: torch's vector math (Sleef_*), the
  * C library. NULL: unknown. */
 void *mg_abi_symbol(const char *name);
+/* Tensors and others that hold t's memory; t has some.  0: this torch cannot be asked
+ * (mg_abi.counts_uses). */
+uint32_t mg_abi_storage_uses(MgTensor *t);
 /* Threads that torch uses for one operation (at least 1). */
 unsigned mg_abi_threads(void);
 /* The tensor inside a THPVariable (borrowed).  Only when mg_abi.tensor_offset is known. */
