@@ -66,7 +66,8 @@ static ValRef dense_thin(MgRewrite *rw, ValRef x, ValRef w) {
 }
 
 static MgRc dense_mm(MgRewrite *rw) {
-  return dense_give(rw, dense_thin(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val));
+  ValRef v = dense_thin(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val);
+  return v ? dense_give(rw, v) : mg_dec_cuda_mm(rw);
 }
 
 /* beta * self + alpha * x; beta 0 drops self, NaN and all. */
@@ -153,6 +154,7 @@ static MgRc dense_index_copy(MgRewrite *rw) { return dense_index(rw, TOP_scatter
 static MgRc dense_index_fill(MgRewrite *rw) { return dense_index(rw, TOP_scatter_value, true); }
 
 const MgDecRow mg_dec_dense[] = {
+    {TOP_convolution, mg_dec_cuda_convolution},
     {TOP_mv, dense_mv},
     {TOP_addmv, dense_addmv},
     {TOP_mm, dense_mm},

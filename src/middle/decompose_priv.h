@@ -23,6 +23,9 @@ MgRc mg_dec_all(MgGraph *g, const MgOp **applied);
 #define mg_dec(rw, code, ...)                                                                                \
   mg_graph_emit1((rw)->g, (code), (const MgArg[]){__VA_ARGS__},                                              \
                  sizeof((MgArg[]){__VA_ARGS__}) / sizeof(MgArg))
+/* decompose_cuda.c: for the libraries of a GPU. */
+MgRc mg_dec_cuda_mm(MgRewrite *rw);
+MgRc mg_dec_cuda_convolution(MgRewrite *rw);
 /* Result i of the node is v, in the dtype and strides that the node's result has. */
 MgRc mg_dec_give(MgRewrite *rw, int i, ValRef v);
 const MgArg *mg_dec_arg(const MgRewrite *rw, const char *name); /* a None when there is no such parameter */

@@ -24,12 +24,14 @@ typedef struct Layout {
   SymRef **would; /* per value with a root: its strides, then its offset, if channels-last is chosen for the
                      root */
   bool strict;    /* the node being looked at needs the strides of its arguments */
+  uint8_t device; /* whose values may change */
 } Layout;
 
-static bool layout_candidate(const MgGraph *g, ValRef v) {
+static bool layout_candidate(const Layout *l, ValRef v) {
+  const MgGraph *g = l->g;
   const MgVal *t = mg_val(g, v);
   int64_t spatial = 1;
-  if (t->ndim < 4 || t->ndim > 5 || t->device != DEV_cpu) return false;
+  if (t->ndim < 4 || t->ndim > 5 || t->device != l->device) return false;
   for (int i = 0; i < t->ndim; i++) {
     int64_t n = mg_sym_hint(g->x, t->size[i]);
     if (n < 1) return false;
@@ -46,17 +48,48 @@ static int64_t layout_numel(const MgGraph *g, ValRef v) {
   return all;
 }
 
+/* Calls of cuDNN, whose results follow the format of their data: the argument, or -1.  Convolutions of
+ * groups may run by kernels of ATen that know one format only. */
+static int layout_cuda_data(const MgGraph *g, const MgNode *n) {
+  bool backward = n->op->code == TOP_convolution_backward;
+  switch (n->op->code) {
+  case TOP_convolution:
+  case TOP_convolution_backward: {
+    const MgArg *transposed = &n->arg[backward ? 7 : 6], *groups = &n->arg[backward ? 9 : 8];
+    const MgVal *w = mg_val(g, n->arg[backward ? 2 : 1].u.val);
+    bool plain = groups->tag == MA_int && mg_sym_is(g->x, groups->u.sym, 1) && transposed->tag == MA_bool &&
+                 !transposed->u.b;
+    return w->ndim == 4 && w->device == DEV_cuda && plain ? backward : -1;
+  }
+  case TOP_cudnn_batch_norm:
+    if (n->arg[5].tag != MA_bool || !n->arg[5].u.b) return -1; /* loops */
+    return mg_val(g, n->arg[0].u.val)->device == DEV_cuda ? 0 : -1;
+  case TOP_cudnn_batch_norm_backward: return mg_val(g, n->arg[0].u.val)->device == DEV_cuda ? 0 : -1;
+  default: return -1;
+  }
+}
+
 /* Where oneDNN runs convolution_backward, any format of data and weights is one copy away.  ATen's follows
  * the format of its input; channels-last costs it copies of the weight and of the weight's gradient, which
  * pay while those are smaller than the data. */
-static bool layout_is_conv(const MgGraph *g, const MgNode *n) {
+static bool layout_is_conv(const Layout *l, const MgNode *n) {
+  const MgGraph *g = l->g;
+  if (l->device == DEV_cuda) return layout_cuda_data(g, n) >= 0;
   if (n->op->code != TOP_convolution_backward) return n->op->code == TOP_mg_conv;
   if (mg_val(g, n->arg[0].u.val)->dtype == DT_f32 && n->arg[7].tag == MA_bool && !n->arg[7].u.b) return true;
   return layout_numel(g, n->arg[2].u.val) <= layout_numel(g, n->arg[1].u.val);
 }
 
-/* Results of a node that choose strides: of convolution_backward only the gradient of the input. */
-static int layout_results(const MgNode *n) { return n->op->code == TOP_convolution_backward ? 1 : n->nout; }
+/* Results of a node that choose strides: of convolution_backward only the gradient of the input, of batch norms
+ * not the statistics. */
+static int layout_results(const MgNode *n) {
+  switch (n->op->code) {
+  case TOP_convolution_backward:
+  case TOP_cudnn_batch_norm:
+  case TOP_cudnn_batch_norm_backward: return 1;
+  default: return n->nout;
+  }
+}
 
 static bool layout_is_view(const MgNode *n) {
   uint16_t c = n->op->code; /* these may share memory though their schemas do not say so */
@@ -70,7 +103,7 @@ static bool layout_is_loops(const Layout *l, NodeRef n) {
 
 /* Matrix products read any strides but choose none. */
 static bool layout_reads_any(const Layout *l, const MgNode *n) {
-  return layout_is_conv(l->g, n) || n->op->code == TOP_mg_matmul;
+  return layout_is_conv(l, n) || n->op->code == TOP_mg_matmul;
 }
 
 static void layout_pin(ValRef *v, void *arg) {
@@ -207,7 +240,7 @@ static MgRc layout_view(Layout *l, MgNode *n) {
 /* Enters a value whose strides its producer could choose. */
 static MgRc layout_enter(Layout *l, ValRef v) {
   const MgVal *t = mg_val(l->g, v);
-  if (!layout_candidate(l->g, v) || !layout_sizes(l, v)) return MG_OK;
+  if (!layout_candidate(l, v) || !layout_sizes(l, v)) return MG_OK;
   SymRef *st = mg_new(l->g->c, SymRef, LAYOUT_RANK + 1), n = t->size[1];
   TRYP(st);
   st[1] = mg_sym(l->g->x, 1);
@@ -236,9 +269,20 @@ static void layout_scan(ValRef *v, void *arg) {
   s->any |= s->l->last[*v];
 }
 
+/* The root of what a call of cuDNN takes its format from. */
+static ValRef layout_data(const Layout *l, const MgNode *n) {
+  ValRef v = n->arg[layout_cuda_data(l->g, n)].u.val;
+  return l->root[v] ? l->root[v] : v;
+}
+
+/* A convolution makes the choice; batch norms of a GPU only follow it. */
+static bool layout_chooses(const MgNode *n) {
+  return n->op->code != TOP_cudnn_batch_norm && n->op->code != TOP_cudnn_batch_norm_backward;
+}
+
 /* Spreads the choice over one node: from arguments to results and back. */
 static void layout_spread(Layout *l, MgNode *n, bool loops) {
-  bool conv = layout_is_conv(l->g, n);
+  bool conv = layout_is_conv(l, n);
   if (!conv && !loops) return;
   if (conv && !n->out[0]) { /* only the weight's gradient is wanted */
     LayoutScan s = {.l = l, .ndim = mg_val(l->g, n->arg[0].u.val)->ndim, .set = true};
@@ -247,9 +291,10 @@ static void layout_spread(Layout *l, MgNode *n, bool loops) {
   for (int i = 0; i < layout_results(n); i++) {
     ValRef v = n->out[i];
     if (!v) continue;
-    LayoutScan s = {.l = l, .ndim = mg_val(l->g, v)->ndim, .set = conv || l->last[v]};
+    LayoutScan s = {.l = l, .ndim = mg_val(l->g, v)->ndim, .set = (conv && layout_chooses(n)) || l->last[v]};
     mg_node_each_val(n, layout_scan, &s);
-    if (l->free[v] && (conv || s.any)) l->last[v] = true;
+    bool follows = l->device != DEV_cuda || !conv || l->last[layout_data(l, n)];
+    if (l->free[v] && (conv || s.any) && follows) l->last[v] = true;
   }
 }
 
@@ -299,14 +344,14 @@ static MgRc layout_collect(Layout *l, bool *loops) {
     l->strict = false;
     if (layout_is_view(n)) {
       TRY(layout_view(l, n));
-    } else if (layout_is_conv(l->g, n) || loops[k]) {
+    } else if (layout_is_conv(l, n) || loops[k]) {
       for (int i = 0; i < layout_results(n); i++)
         if (n->out[i]) TRY(layout_enter(l, n->out[i]));
     } else {
       l->strict = !layout_reads_any(l, n);
     }
     mg_node_each_val(n, layout_pin, l);
-    if (layout_is_conv(l->g, n)) mg_node_each_val(n, layout_mark_dense, l);
+    if (layout_is_conv(l, n)) mg_node_each_val(n, layout_mark_dense, l);
   }
   for (uint32_t i = 0; i < g->noutput; i++) l->free[l->root[g->output[i]]] = false;
   for (uint32_t i = 0; i < g->nwb; i++) l->free[l->root[g->wb_value[i]]] = false;
@@ -314,8 +359,8 @@ static MgRc layout_collect(Layout *l, bool *loops) {
 }
 
 MgRc mg_layout(MgGraph *g, const MgSimplifyOpts *o) {
-  Layout l = {.g = g, .o = o};
-  if (!o->onednn || o->keep_layout) return MG_OK;
+  Layout l = {.g = g, .o = o, .device = mg_graph_cuda(g) >= 0 ? DEV_cuda : DEV_cpu};
+  if ((l.device == DEV_cpu && !o->onednn) || o->keep_layout) return MG_OK;
   bool *loops = mg_new(g->c, bool, g->nnode), *begun = mg_new(g->c, bool, g->nval);
   TRYP(loops);
   TRYP(begun);

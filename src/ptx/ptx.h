@@ -22,6 +22,7 @@ typedef struct MgPtxPlan {
   bool vectors;     /* memory is accessed in vectors, so arguments have to be aligned to 16 bytes */
   uint16_t threads; /* of a block */
   uint16_t team;    /* threads of a row, a power of two */
+  bool across;      /* neighbouring threads have neighbouring rows, not neighbouring points of one */
   uint8_t pieces;   /* most pieces of a row that are written out one after the other; beyond that a loop */
   SymRef points;    /* outer points, groups of `vec` counted as one where the lane is an outer index */
   SymRef blocks;    /* of the launch */

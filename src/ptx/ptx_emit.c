@@ -115,9 +115,12 @@ static int emit_number(Px *e, int *end) {
   MgTy t = e->g->narrow ? TY_i32 : TY_i64;
   int r = px_regs(e, TY_u32, 3), n = px_reg(e, t), team = e->g->team, each = e->g->threads / team;
   PUT("  mov.u32 %%r%d, %%ctaid.x;\n  mov.u32 %%r%d, %%tid.x;\n", r, r + 1);
-  int mine = team > 1 ? px_op32(e, "shr.u32", r + 1, __builtin_ctz((unsigned)team)) : r + 1;
+  int low = e->g->across ? each : team, mine = r + 1;
   if (team > 1) {
-    e->rank = px_op32(e, "and.b32", r + 1, team - 1);
+    int upper = px_op32(e, "shr.u32", r + 1, __builtin_ctz((unsigned)low));
+    int lower = px_op32(e, "and.b32", r + 1, low - 1);
+    mine = e->g->across ? lower : upper;
+    e->rank = e->g->across ? upper : lower;
     e->slot = each > 1 ? mine : -1;
     e->first = px_reg(e, TY_i1);
     PUT("  setp.eq.u32 %%p%d, %%r%d, 0;\n", e->first, e->rank);
@@ -201,7 +204,7 @@ static MgRc emit_head(Px *e, MgStrbuf *out) {
   if (k->nbuf) mg_sb_printf(out, "  .reg .b64 %%q<%u>;\n", k->nbuf);
   if (e->x->nsym) mg_sb_printf(out, "  .reg .b64 %%s<%u>;\n", e->x->nsym);
   if (e->nexchange) {
-    bytes = (int64_t)e->nexchange * e->g->threads / 32 * 8;
+    bytes = (int64_t)e->nexchange * e->g->threads / 32 * 8 * (e->g->across ? each : 1);
     mg_sb_printf(out, "  .shared .align 8 .b8 exchange[%lld];\n", (long long)bytes);
   }
   if (e->ntile) {

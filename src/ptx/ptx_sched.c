@@ -163,6 +163,26 @@ static int sched_team(int64_t rows, int64_t length, int vec) {
   return team;
 }
 
+static bool sched_has_local(const MgSched *s, const MgKernel *k) {
+  for (uint32_t i = 0; i < k->nloop; i++)
+    if (s->buf[k->loop[i]->buf].kind == MB_local) return true;
+  return false;
+}
+
+/* Rows that lie side by side in memory, too few for a thread each: the threads of a block are some rows wide. */
+static void sched_across(int64_t rows, int64_t length, MgPtxPlan *p) {
+  enum { LEAST = 64, WIDE = 32, NARROW = 8 };
+  if (length < LEAST || rows < NARROW || rows >= SCHED_FILL / 2) return;
+  int each = WIDE;
+  while (each > NARROW && rows / each < SCHED_FILL / SCHED_TEAM) each /= 2;
+  int team = sched_power(length / 4);
+  while (team * each > SCHED_TEAM) team /= 2;
+  p->across = true;
+  p->lane = -1, p->vec = 1;
+  p->team = (uint16_t)team;
+  p->threads = (uint16_t)(team * each);
+}
+
 static bool sched_fits(const MgExprs *x, const SymRef *range, int n) {
   int64_t lo, hi, all = 1;
   for (int k = 0; k < n; k++) {
@@ -187,6 +207,7 @@ static MgRc sched_rows(MgSched *s, const MgKernel *k, const SymRef *range, int a
   if (!alone) p->team = (uint16_t)sched_team(rows, length, p->vec);
   p->threads = p->team > SCHED_ROW_THREADS ? p->team : SCHED_ROW_THREADS;
   int each = p->lane >= p->nouter ? p->vec : 1; /* points of a piece */
+  if (lanes_outer && !sched_has_local(s, k)) sched_across(rows, length, p);
   p->pieces = (uint8_t)(SCHED_UNROLL / p->vec < 32 ? SCHED_UNROLL / p->vec : 32);
   if (each == 1 && p->vec == 1) p->pieces = 32;
   return MG_OK;

@@ -153,6 +153,36 @@ static int walk_bfly(Px *e, MgRedOp o, MgTy ty, int v, int width) {
   return v;
 }
 
+/* The same where a row's threads are `each` apart: first those of a warp, then all warps' results, which each
+ * thread reads for its row. */
+static int walk_across(Px *e, MgRedOp o, MgTy ty, int acc) {
+  int each = e->g->threads / e->g->team, warps = e->g->threads / 32;
+  for (int d = each; d < 32; d *= 2) {
+    int other = px_reg(e, ty);
+    walk_shuffle(e, ty, acc, other, d);
+    acc = px_combine(e, o, ty, acc, other);
+  }
+  if (warps < 2) return acc;
+  int base = px_reg(e, TY_u32), tid = px_reg(e, TY_u32), at = px_reg(e, TY_u32), p = px_reg(e, TY_i1);
+  const char *mt = px_mem_ty(ty);
+  PUT("  mov.u32 %%r%d, exchange;\n  add.u32 %%r%d, %%r%d, %u;\n", base, base, base,
+      e->nexchange++ * (unsigned)(warps * each) * 8);
+  PUT("  mad.lo.u32 %%r%d, %%r%d, 8, %%r%d;\n  mov.u32 %%r%d, %%tid.x;\n", base, e->slot, base, tid);
+  int lane = px_op32(e, "and.b32", tid, 31), warp = px_op32(e, "shr.u32", tid, 5);
+  PUT("  mad.lo.u32 %%r%d, %%r%d, %d, %%r%d;\n  setp.lt.u32 %%p%d, %%r%d, %d;\n  @%%p%d st.shared.%s [%%r%d], ", at,
+      warp, each * 8, base, p, lane, each, p, mt, at);
+  px_put(e, ty, acc);
+  PUT(";\n  bar.sync 0;\n");
+  for (int w = 0; w < warps; w++) {
+    int v = px_reg(e, ty);
+    PUT("  ld.shared.%s ", mt);
+    px_put(e, ty, v);
+    PUT(", [%%r%d+%d];\n", base, w * each * 8);
+    acc = w ? px_combine(e, o, ty, acc, v) : v;
+  }
+  return acc;
+}
+
 /* Joins the values of a row's threads; every thread gets the result. */
 static int walk_team(Px *e, MgRedOp o, MgTy ty, int acc) {
   int team = e->g->team, warps = team / 32;
@@ -161,6 +191,7 @@ static int walk_team(Px *e, MgRedOp o, MgTy ty, int acc) {
     int v = walk_team(e, o == RED_any ? RED_max : RED_min, TY_u32, px_convert(e, TY_u32, TY_i1, acc));
     return px_convert(e, TY_i1, TY_u32, v);
   }
+  if (e->g->across) return walk_across(e, o, ty, acc);
   acc = walk_bfly(e, o, ty, acc, team < 32 ? team : 32);
   if (warps < 2) return acc;
   int base = px_reg(e, TY_u32), at = px_reg(e, TY_u32), p = px_reg(e, TY_i1),
@@ -316,7 +347,7 @@ static void walk_dims(Px *e, Walk *g, int dim) {
     e->idx[dim] = l.var;
     e->at.piece = 1 + (uint32_t)(dim + 1) * PX_PIECES;
     walk_dims(e, g, dim + 1);
-    if (e->g->team > 32) PUT("  bar.sync 0;\n"); /* what reductions exchanged is read */
+    if (e->g->team > 32 || e->g->across) PUT("  bar.sync 0;\n"); /* what reductions exchanged is read */
     walk_next(e, l, 1);
     e->at.piece = at.piece;
     return;

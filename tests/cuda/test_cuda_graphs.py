@@ -314,6 +314,89 @@ def test_gradients_of_overlapping_calls(replays):
     assert replays() >= 60
 
 
+@pytest.mark.parametrize("vocabulary", [1031, 1024])
+def test_odd_vocabularies(vocabulary):
+    """Logits of odd rows are computed by columns, and so are their gradients."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 1024), nn.Linear(1024, vocabulary, bias=False)).cuda()
+    other = copy.deepcopy(model)
+
+    def loss(m, x, target):
+        logits = m(x)
+        return logits, F.cross_entropy(logits.view(-1, vocabulary), target.view(-1))
+
+    compiled = magneto.compile(lambda x, target: loss(other, x, target))
+    for _ in range(4):
+        x, target = rnd(16, 64, 64), torch.randint(0, vocabulary, (16, 64), device="cuda")
+        got, want = compiled(x, target), loss(model, x, target)
+        assert got[0].stride() == want[0].stride()
+        for m, r in ((other, got), (model, want)):
+            m.zero_grad()
+            r[1].backward()
+        close(got, want)
+        for a, b in zip(other.parameters(), model.parameters(), strict=True):
+            close(a.grad, b.grad)
+
+
+class Convolutions(nn.Module):
+    """What follows a convolution's format, and what cannot."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        self.a, self.b = nn.Conv2d(16, 16, 3, padding=1), nn.Conv2d(16, 16, 1, bias=False)
+        self.norm = nn.BatchNorm2d(16)
+        self.groups = nn.Conv2d(32, 32, 3, groups=32)
+        self.up = nn.ConvTranspose2d(32, 8, 2, 2)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        y = self.stem(x)
+        z = F.relu(self.norm(self.b(self.a(y))) + y)
+        z = self.up(self.groups(torch.cat([y, z], 1)))
+        return self.head(z.mean((2, 3))), z
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("size", [(4, 3, 32, 32), (1, 3, 20, 12)])
+def test_convolutions(train, size):
+    torch.manual_seed(0)
+    model = Convolutions().cuda().train(train)
+    other = copy.deepcopy(model)
+    compiled = magneto.compile(other)
+    for _ in range(4):
+        x = rnd(*size).requires_grad_(train)
+        y = x.detach().clone().requires_grad_(train)
+        with torch.set_grad_enabled(train):
+            got, want = compiled(x), model(y)
+        close(got, want)
+        assert [t.stride() for t in got] == [t.stride() for t in want]
+        if train:
+            for m, r in ((other, got), (model, want)):
+                m.zero_grad()
+                (r[0].square().mean() + r[1].square().mean()).backward()
+            close(x.grad, y.grad)
+            for a, b in zip(other.parameters(), model.parameters(), strict=True):
+                close(a.grad, b.grad)
+                assert a.grad.stride() == b.grad.stride()
+
+
+def test_concatenations_that_grow():
+    layers = nn.ModuleList(nn.Conv2d(8 + 8 * k, 8, 3, padding=1) for k in range(6)).cuda()
+
+    def f(x):
+        parts = [x]
+        for m in layers:
+            parts.append(F.relu(m(torch.cat(parts, 1))))
+        return torch.cat(parts, 1).sin()
+
+    compiled = magneto.compile(f)
+    with torch.no_grad():
+        for _ in range(4):
+            x = rnd(2, 8, 9, 9)
+            close(compiled(x), f(x))
+
+
 def test_saved_tensors_that_hooks_keep(replays):
     model = nn.Sequential(Block(), Block()).cuda()
     compiled = magneto.compile(model)

@@ -112,6 +112,14 @@ static void ptx_columns(Env *e) {
            "i0", "red:f32");
 }
 
+static void ptx_columns_long(Env *e) { /* few of them, of a length that nothing divides */
+  ptx_in(e, DT_f32, 4099 * 40);
+  env_nest(e, ML_reduce, "40|4099", RED_max, "load:f32(b1, add(mul(i1, 40), i0))", ptx_out(e, DT_f32, 40), "i0",
+           "red:f32");
+  env_nest(e, ML_reduce, "40|4099", RED_sum, "exp(sub(load:f32(b1, add(mul(i1, 40), i0)), load:f32(b2, i0)))",
+           ptx_out(e, DT_f32, 40), "i0", "red:f32");
+}
+
 static void ptx_sums(Env *e) { /* whole tensors, of several types */
   ptx_in(e, DT_f32, 200000), ptx_in(e, DT_i32, 70000), ptx_in(e, DT_f64, 3000), ptx_in(e, DT_bool, 5000);
   env_nest(e, ML_reduce, "|200000", RED_sum, "load:f32(b1, i0)", ptx_out(e, DT_f32, 1), "0", "red:f32");
@@ -201,6 +209,7 @@ static const struct PtxCase {
     {"softmax_longer", ptx_softmax_longer, 1e-5},
     {"norm", ptx_norm, 3e-2},
     {"columns", ptx_columns, 1e-4},
+    {"columns_long", ptx_columns_long, 1e-4},
     {"sums", ptx_sums, 1e-3},
     {"window", ptx_window, 0},
     {"statistics", ptx_statistics, 1e-4},

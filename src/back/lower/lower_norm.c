@@ -221,7 +221,7 @@ static MgRc norm_batch(Lower *L, MgNode *n, const LwRow *r) {
     if (!norm_has(n, f->mean) || !norm_has(n, f->var)) return MG_UNSUP;
     s.mean = norm_channel(L, n, f->mean, c, q.ty);
     s.rstd = lw_op1(L, OP_rsqrt, ADD(norm_channel(L, n, f->var, c, q.ty), C(eps)));
-    TRY(norm_rstd(&q, &s));
+    if (!L->gpu) TRY(norm_rstd(&q, &s)); /* one more launch costs more than a root for each point */
     for (int k = 1; k < n->nout; k++) { /* statistics that were not taken are empty; running ones stay */
       ValRef o = n->out[k];
       if (!o || !L->val[o].uses) continue;
@@ -267,7 +267,7 @@ const LwRow lw_rows_norm[] = {
   N("_native_batch_norm_legit_no_training", ok_batch, norm_batch, BN_legit_no_training)
   N("_native_batch_norm_legit_functional", ok_batch, norm_batch, BN_legit_functional)
   N("_native_batch_norm_legit.no_stats", ok_batch, norm_batch, BN_no_stats)
-  N("cudnn_batch_norm", ok_batch, norm_batch, BN_cudnn)
+  {"aten::cudnn_batch_norm", norm_batch, ok_batch, NULL, BN_cudnn, 0, LWF_multi | LWF_few, NULL},
   {0},
 };
 /* clang-format on */

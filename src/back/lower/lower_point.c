@@ -4,6 +4,7 @@
 #include "back/lower/lower_point.h"
 #include <math.h>
 #include <string.h>
+#include "tuning.h"
 
 /* torch's result_type: dimensioned tensors win over 0-dim ones, those over numbers,
  * unless their kind is higher. */
@@ -49,6 +50,14 @@ ExprRef pt_arg_as(LwPt *p, int k, MgTy ty) {
 
 ExprRef pt_arg(LwPt *p, int k) { return pt_arg_as(p, k, p->ty); }
 
+/* Does each reader of v on a GPU rather compute it than wait for a kernel that does? */
+static bool point_again(Lower *L, ValRef v) {
+  const LwVal *lv = &L->val[v];
+  if (!L->gpu || lv->kind != LW_expr) return false;
+  LwCost k = lw_cost(L, lv->e);
+  return k.loads <= 2 && k.ops <= MG_TUNE_GPU_REPEATED;
+}
+
 /* A costly operand that is repeated over the result's elements is computed once. */
 static void point_settle(ValRef *v, void *arg) {
   LwPt *p = arg;
@@ -60,7 +69,7 @@ static void point_settle(ValRef *v, void *arg) {
     bool one = k < 0 || mg_sym_is(p->L->x, a->size[k], 1);
     repeated |= one && !mg_sym_is(p->L->x, r->size[d], 1);
   }
-  if (repeated && lw_settle(p->L, *v) != MG_OK) p->L->x->nomem = true;
+  if (repeated && !point_again(p->L, *v) && lw_settle(p->L, *v) != MG_OK) p->L->x->nomem = true;
 }
 
 MgRc lw_point(Lower *L, MgNode *n, const LwRow *r) {
