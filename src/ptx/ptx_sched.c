@@ -163,9 +163,13 @@ static int sched_team(int64_t rows, int64_t length, int vec) {
   return team;
 }
 
+/* Does a row keep more than single numbers? */
 static bool sched_has_local(const MgSched *s, const MgKernel *k) {
-  for (uint32_t i = 0; i < k->nloop; i++)
-    if (s->buf[k->loop[i]->buf].kind == MB_local) return true;
+  for (uint32_t i = 0; i < k->nloop; i++) {
+    const MgLoop *l = k->loop[i];
+    int level = l->kind == ML_reduce ? l->nouter : sched_all(l);
+    if (s->buf[l->buf].kind == MB_local && level > k->nshared) return true;
+  }
   return false;
 }
 

@@ -1,10 +1,12 @@
 """One sample of torch's operator database, run eagerly and compiled, and everything a program can see compared.
 
 `check(fn, args, kwargs)` returns the reasons of graph breaks; it raises AssertionError where magneto differs from eager.
-`jobs(op, kinds, dtypes, limit)` yields (label, function without arguments that runs one such check)."""
+`jobs(op, kinds, dtypes, limit)` yields (label, function without arguments that runs one such check).
+MAGNETO_TEST_DEVICE=cuda makes the samples on a GPU."""
 
 import contextlib
 import itertools
+import os
 import warnings
 
 import torch
@@ -35,6 +37,7 @@ UNSET = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided
 TOLERANCE = {torch.float16: (4e-3, 4e-3), torch.bfloat16: (2e-2, 2e-2), torch.float32: (1e-4, 2e-5), torch.float64: (1e-7, 1e-7),
              torch.complex64: (1e-4, 2e-5), torch.complex128: (1e-7, 1e-7), torch.complex32: (4e-3, 4e-3)}  # fmt: skip
 MAX_NUMEL = 1 << 20
+DEVICE = os.environ.get("MAGNETO_TEST_DEVICE", "cpu")
 
 
 def name(op):
@@ -63,20 +66,28 @@ def copies(value):
                     or type(t) is not torch.Tensor
                     or t.is_conj()
                     or t.is_neg()
-                    or t.device.type != "cpu"
+                    or t.device.type not in ("cpu", "cuda")
                 ):
                     new = t.detach().clone()
                 else:
                     storage = t.untyped_storage()
                     if storage._cdata not in storages:
                         storages[storage._cdata] = storage.clone()
-                    new = torch.empty(0, dtype=t.dtype).set_(
+                    new = torch.empty(0, dtype=t.dtype, device=t.device).set_(
                         storages[storage._cdata], t.storage_offset(), t.shape, t.stride()
                     )
             memo[id(t)] = new.requires_grad_(t.requires_grad)
         return memo[id(t)]
 
     return pytree.tree_map(one, value)
+
+
+def rng_state():
+    """Of the generators of the CPU and, on a GPU, of the device."""
+    states = [torch.get_rng_state()]
+    if DEVICE == "cuda":
+        states.append(torch.cuda.get_rng_state())
+    return torch.cat(states)
 
 
 class Outcome:
@@ -91,7 +102,7 @@ def run(fn, args, kwargs, seed, tangent_seed):
     torch.manual_seed(seed)
     try:
         r.value = fn(*r.args, **r.kwargs)
-        r.state = torch.get_rng_state()
+        r.state = rng_state()
     except Exception as e:
         r.error = e
         r.trace = e.__traceback__
@@ -223,7 +234,7 @@ def check(fn, args=(), kwargs=None, gradient=False, values=True, calls=2, compil
 
 
 def dtype_of(op):
-    have = op.supported_dtypes("cpu")
+    have = op.supported_dtypes(DEVICE)
     for d in (torch.float32, torch.int64, torch.bool, torch.complex64):
         if d in have:
             return d
@@ -237,7 +248,7 @@ def small(sample):
 def draw(op, dtype, grad, limit, reference=False):
     torch.manual_seed(0)
     make = op.reference_inputs if reference else op.sample_inputs
-    return list(itertools.islice((s for s in make("cpu", dtype, requires_grad=grad) if small(s)), limit))
+    return list(itertools.islice((s for s in make(DEVICE, dtype, requires_grad=grad) if small(s)), limit))
 
 
 def strided(sample, fmt):
@@ -260,8 +271,8 @@ def outs_like(value, how):
         if how == "exact":
             return torch.empty_like(t)
         if how == "strided":
-            return torch.empty((*t.shape, 2), dtype=t.dtype)[..., 0]
-        return torch.empty((*t.shape, 3), dtype=t.dtype)  # of another size: resized with a warning
+            return torch.empty((*t.shape, 2), dtype=t.dtype, device=t.device)[..., 0]
+        return torch.empty((*t.shape, 3), dtype=t.dtype, device=t.device)  # of another size: resized with a warning
 
     if isinstance(value, torch.Tensor):
         return one(value)
@@ -276,7 +287,7 @@ def jobs(op, kinds=KINDS, dtypes=None, limit=None):
     fn, values = op.get_op(), op.name not in UNSET
     for kind in kinds:
         for dtype in dtypes or [main]:
-            if dtype not in op.supported_dtypes("cpu"):
+            if dtype not in op.supported_dtypes(DEVICE):
                 continue
             yield from kind_jobs(op, kind, dtype, fn, values, limit)
 
@@ -287,12 +298,12 @@ def kind_jobs(op, kind, dtype, fn, values, limit):
     if kind == "error":
         if op.error_inputs_func is None or dtype is not dtype_of(op):
             return
-        for i, e in enumerate(op.error_inputs("cpu")):
+        for i, e in enumerate(op.error_inputs(DEVICE)):
             s = e.sample_input
             yield f"{label} {i}", lambda s=s: check(fn, (s.input, *s.args), s.kwargs, calls=1)
         return
     if kind in ("gradient", "inplace_gradient") and not (
-        float_like and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+        float_like and op.supports_autograd and dtype in op.supported_backward_dtypes(DEVICE)
     ):
         return
     gradient = kind.endswith("gradient")

@@ -120,6 +120,16 @@ static void ptx_columns_long(Env *e) { /* few of them, of a length that nothing 
            ptx_out(e, DT_f32, 40), "i0", "red:f32");
 }
 
+static void ptx_columns_softmax(Env *e) { /* three phases over columns */
+  ptx_in(e, DT_f32, 501 * 48);
+  env_nest(e, ML_reduce, "48|501", RED_max, "load:f32(b1, add(mul(i1, 48), i0))", ptx_out(e, DT_f32, 48), "i0",
+           "red:f32");
+  env_nest(e, ML_reduce, "48|501", RED_sum, "exp(sub(load:f32(b1, add(mul(i1, 48), i0)), load:f32(b2, i0)))",
+           ptx_out(e, DT_f32, 48), "i0", "red:f32");
+  env_nest(e, ML_point, "48 501", 0, NULL, ptx_out(e, DT_f32, 501 * 48), "add(mul(i1, 48), i0)",
+           "div(exp(sub(load:f32(b1, add(mul(i1, 48), i0)), load:f32(b2, i0))), load:f32(b3, i0))");
+}
+
 static void ptx_sums(Env *e) { /* whole tensors, of several types */
   ptx_in(e, DT_f32, 200000), ptx_in(e, DT_i32, 70000), ptx_in(e, DT_f64, 3000), ptx_in(e, DT_bool, 5000);
   env_nest(e, ML_reduce, "|200000", RED_sum, "load:f32(b1, i0)", ptx_out(e, DT_f32, 1), "0", "red:f32");
@@ -210,6 +220,7 @@ static const struct PtxCase {
     {"norm", ptx_norm, 3e-2},
     {"columns", ptx_columns, 1e-4},
     {"columns_long", ptx_columns_long, 1e-4},
+    {"columns_softmax", ptx_columns_softmax, 1e-5},
     {"sums", ptx_sums, 1e-3},
     {"window", ptx_window, 0},
     {"statistics", ptx_statistics, 1e-4},
