@@ -390,7 +390,7 @@ static MgRc compile_begin(Compile *k, long *n) {
 bool mg_compile_takes(const MgGraph *g) {
   enum { LEAST_CAPABILITY = 80 };
   if (mg_graph_on_cpu(g)) return true;
-  int device = mg_env_switch(ENV_GPU, false) ? mg_graph_cuda(g) : -1;
+  int device = mg_env_switch(ENV_GPU, true) ? mg_graph_cuda(g) : -1;
   return device >= 0 && !mg_cuda_missing() && mg_cuda_capability(device) >= LEAST_CAPABILITY;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "back/lower/lower.h"
 #include "base/log.h"
 #include "cuda/device.h"
 #include "driver/kernels.h"
@@ -46,6 +47,47 @@ static void gpu_see_operand(ValRef *v, void *arg) {
                (m->ndim || m->dtype == DT_c32 || m->dtype == DT_c64 || m->dtype == DT_c128);
 }
 
+/* Arithmetic on numbers of the CPU (an optimizer's step counts): each kernel that reads its result computes
+ * it. */
+static bool gpu_is_number(const MgGraph *g, ValRef v) {
+  const MgVal *m = mg_val(g, v);
+  return m->device == DEV_cpu && !m->ndim && m->dtype != DT_c32 && m->dtype != DT_c64 && m->dtype != DT_c128;
+}
+static void gpu_see_number(ValRef *v, void *arg) {
+  GpuScalars *s = arg;
+  s->tensor |= *v && !gpu_is_number(s->g, *v);
+}
+
+/* Ops of float64 that kernels can do: there are no exponentials and powers among them. */
+static bool gpu_does_double(const MgNode *n) {
+  switch (n->op->code) {
+  case TOP__to_copy:
+  case TOP_add_Tensor:
+  case TOP_add_Scalar:
+  case TOP_sub_Tensor:
+  case TOP_sub_Scalar:
+  case TOP_rsub_Scalar:
+  case TOP_mul_Tensor:
+  case TOP_mul_Scalar:
+  case TOP_div_Tensor:
+  case TOP_div_Scalar:
+  case TOP_neg:
+  case TOP_sqrt:
+  case TOP_reciprocal: return true;
+  case TOP_pow_Tensor_Scalar: return n->arg[1].tag == MA_float && n->arg[1].u.f == 0.5; /* a root */
+  default: return false;
+  }
+}
+
+static bool gpu_is_arithmetic(MgGraph *g, NodeRef r) {
+  MgNode *n = mg_node(g, r);
+  GpuScalars s = {g, false};
+  mg_node_each_val(n, gpu_see_number, &s);
+  if (n->nout && n->out[0] && mg_val(g, n->out[0])->dtype == DT_f64 && !gpu_does_double(n)) return false;
+  return !s.tensor && n->nout == 1 && n->out[0] && gpu_is_number(g, n->out[0]) && !n->op->is_view &&
+         mg_lower_knows(g, r);
+}
+
 static bool gpu_mark_node(MgNode *n) {
   bool new = !n->call && !n->dead;
   n->call = true;
@@ -58,10 +100,22 @@ static bool gpu_mark_devices(MgGraph *g) {
   for (NodeRef r = 1; r < g->nnode; r++) {
     MgNode *n = mg_node(g, r);
     GpuScalars s = {g, false};
-    if (n->dead) continue;
+    if (n->dead || gpu_is_arithmetic(g, r)) continue;
     for (int i = 0; i < n->nout; i++) s.tensor |= n->out[i] && mg_val(g, n->out[i])->device != DEV_cuda;
     mg_node_each_val(n, gpu_see_operand, &s);
     if (s.tensor) any |= gpu_mark_node(n);
+  }
+  return any;
+}
+
+/* Nodes of a nest that no kernel can do; numbers: only those that give a number of the CPU. */
+static bool gpu_mark_nest(MgGraph *g, const MgLoop *l, bool numbers) {
+  bool any = false;
+  for (int k = 0; k <= l->nfrom; k++) {
+    NodeRef r = k < l->nfrom ? l->from[k] : l->node;
+    MgNode *n = r ? mg_node(g, r) : NULL;
+    if (n && (!numbers || (n->nout == 1 && n->out[0] && gpu_is_number(g, n->out[0]))))
+      any |= gpu_mark_node(n);
   }
   return any;
 }
@@ -71,8 +125,7 @@ bool mg_gpu_mark(MgSched *s) {
   for (uint32_t i = 0; i < s->nitem; i++) {
     const MgLoop *l = s->item[i].kind == MI_loop ? s->item[i].u.loop : NULL;
     if (!l || mg_ptx_takes(s, l)) continue;
-    for (int k = 0; k < l->nfrom; k++) any |= l->from[k] && gpu_mark_node(mg_node(s->g, l->from[k]));
-    if (l->node) any |= gpu_mark_node(mg_node(s->g, l->node));
+    any |= gpu_mark_nest(s->g, l, true) || gpu_mark_nest(s->g, l, false);
   }
   return any;
 }

@@ -295,6 +295,15 @@ static bool planner_graph(const Planner *p, const MgExtern *e) {
   return all;
 }
 
+/* Is it work on the CPU that waits for nothing of the GPU? */
+static bool planner_on_host(const Planner *p, const MgExtern *e) {
+  const MgOp *op = mg_node(p->s->g, e->node)->op;
+  bool all = !op->random && !op->effect && !op->mutates && op->code != TOP_extern && e->nout;
+  for (uint32_t i = 0; i < e->nin; i++) all &= !e->in[i].buf || p->s->buf[e->in[i].buf].device == DEV_cpu;
+  for (uint32_t i = 0; i < e->nout; i++) all &= e->out[i].buf && p->s->buf[e->out[i].buf].device == DEV_cpu;
+  return all;
+}
+
 static MgRc planner_extern(Planner *p, uint32_t step, const MgPlanExt *ext, MgPlanStep *d) {
   const MgExtern *e = p->f->step[step].u.ext;
   const MgOp *op = mg_node(p->s->g, e->node)->op;
@@ -308,6 +317,7 @@ static MgRc planner_extern(Planner *p, uint32_t step, const MgPlanExt *ext, MgPl
                     .host_id = ext->host_id,
                     .name = op->full,
                     .graph = planner_graph(p, e),
+                    .on_host = planner_on_host(p, e),
                     .guessed = !mg_infer_has(op)};
   TRYP(d->label = mg_label_text(p->s->g, &e->node, 1));
   TRY(planner_views(p, e->in, e->nin, NULL, &d->in));
@@ -531,9 +541,9 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
   MG_ASSERT((spec->cuda || spec->nstep == f->nstep) && spec->nout == s->g->noutput &&
                 spec->nblock == m->nblock && spec->nfact == facts->n,
             "a plan has other parts than were planned");
-  spec->graphs = spec->cuda && !s->ncopy && !s->x->nsym && !m->dynamic && !planner_copies_much(&p);
+  spec->graphs = spec->cuda && !s->x->nsym && !m->dynamic && !planner_copies_much(&p);
   for (uint32_t i = 0; i < spec->nstep; i++)
-    spec->graphs &= spec->step[i].kind == PK_kernel || spec->step[i].graph;
+    spec->graphs &= spec->step[i].kind == PK_kernel || spec->step[i].graph || spec->step[i].on_host;
   spec->ninput = s->g->ninput;
   spec->nhidden = s->g->nhidden;
   spec->nearly = f->nearly;

@@ -21,8 +21,8 @@ static ValRef cuda_contiguous(MgRewrite *rw, ValRef v) {
   return mg_dec(rw, TOP_clone, V(v), mg_arg_code(MA_memory_format, MF_contiguous));
 }
 
-/* An operand whose rows do not begin at multiples of 16 bytes while its columns would: its elements by columns.
- * v itself if that is no gain, or would be one more pass over memory. */
+/* An operand whose rows do not begin at multiples of 16 bytes while its columns would: its elements by
+ * columns. v itself if that is no gain, or would be one more pass over memory. */
 static ValRef cuda_operand(MgRewrite *rw, ValRef v) {
   int64_t size[2], stride[2];
   if (!mg_val(rw->g, v)->def || !cuda_matrix(rw->g, v, size, stride)) return v;
@@ -32,8 +32,8 @@ static ValRef cuda_operand(MgRewrite *rw, ValRef v) {
   return v;
 }
 
-/* Rows of an odd length make every TF32 kernel of cuBLAS take its slow way: 1024x768x50257 takes 635 us by rows
- * and 210 by columns on an H200. */
+/* Rows of an odd length make every TF32 kernel of cuBLAS take its slow way: 1024x768x50257 takes 635 us by
+ * rows and 210 by columns on an H200. */
 MgRc mg_dec_cuda_mm(MgRewrite *rw) {
   MgGraph *g = rw->g;
   ValRef a = rw->n.arg[0].u.val, b = rw->n.arg[1].u.val;

@@ -80,8 +80,8 @@ static bool layout_is_conv(const Layout *l, const MgNode *n) {
   return layout_numel(g, n->arg[2].u.val) <= layout_numel(g, n->arg[1].u.val);
 }
 
-/* Results of a node that choose strides: of convolution_backward only the gradient of the input, of batch norms
- * not the statistics. */
+/* Results of a node that choose strides: of convolution_backward only the gradient of the input, of batch
+ * norms not the statistics. */
 static int layout_results(const MgNode *n) {
   switch (n->op->code) {
   case TOP_convolution_backward:

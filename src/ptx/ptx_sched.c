@@ -173,7 +173,8 @@ static bool sched_has_local(const MgSched *s, const MgKernel *k) {
   return false;
 }
 
-/* Rows that lie side by side in memory, too few for a thread each: the threads of a block are some rows wide. */
+/* Rows that lie side by side in memory, too few for a thread each: the threads of a block are some rows wide.
+ */
 static void sched_across(int64_t rows, int64_t length, MgPtxPlan *p) {
   enum { LEAST = 64, WIDE = 32, NARROW = 8 };
   if (length < LEAST || rows < NARROW || rows >= SCHED_FILL / 2) return;

@@ -169,8 +169,9 @@ static int walk_across(Px *e, MgRedOp o, MgTy ty, int acc) {
       e->nexchange++ * (unsigned)(warps * each) * 8);
   PUT("  mad.lo.u32 %%r%d, %%r%d, 8, %%r%d;\n  mov.u32 %%r%d, %%tid.x;\n", base, e->slot, base, tid);
   int lane = px_op32(e, "and.b32", tid, 31), warp = px_op32(e, "shr.u32", tid, 5);
-  PUT("  mad.lo.u32 %%r%d, %%r%d, %d, %%r%d;\n  setp.lt.u32 %%p%d, %%r%d, %d;\n  @%%p%d st.shared.%s [%%r%d], ", at,
-      warp, each * 8, base, p, lane, each, p, mt, at);
+  PUT("  mad.lo.u32 %%r%d, %%r%d, %d, %%r%d;\n  setp.lt.u32 %%p%d, %%r%d, %d;\n  @%%p%d st.shared.%s "
+      "[%%r%d], ",
+      at, warp, each * 8, base, p, lane, each, p, mt, at);
   px_put(e, ty, acc);
   PUT(";\n  bar.sync 0;\n");
   for (int w = 0; w < warps; w++) {

@@ -314,6 +314,56 @@ def test_gradients_of_overlapping_calls(replays):
     assert replays() >= 60
 
 
+@pytest.mark.parametrize(
+    "make", [torch.optim.AdamW, torch.optim.Adam, torch.optim.RMSprop, torch.optim.NAdam]
+)
+def test_whole_steps_of_optimizers_that_count(make, replays):
+    """Step counts are numbers of the CPU: kernels take what follows from them, the counts themselves are written."""
+    torch.manual_seed(0)
+    model = Block().cuda()
+    other = copy.deepcopy(model)
+    first, second = make(model.parameters(), lr=1e-3), make(other.parameters(), lr=1e-3)
+
+    def step(m, optimizer, x):
+        optimizer.zero_grad()
+        loss = m(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    compiled = magneto.compile(lambda x: step(other, second, x))
+    for _ in range(12):
+        x = rnd(16, 64)
+        close(compiled(x), step(model, first, x))
+    for a, b in zip(other.parameters(), model.parameters(), strict=True):
+        close(a, b)
+    for a, b in zip(second.state.values(), first.state.values(), strict=True):
+        assert a.keys() == b.keys()
+        for k in a:
+            assert a[k].device == b[k].device
+            close(a[k], b[k])
+    assert replays() >= 6
+
+
+def test_numbers_of_the_host(replays):
+    def f(x, n, k):
+        m = (n + 1) * 3 - k
+        r = torch.where(m > 4, m.sqrt(), -m)
+        n.add_(1)
+        return x * r + m, (x - m).sum(-1), m, n * 2
+
+    compiled = magneto.compile(f)
+    n, k = torch.tensor(0.5), torch.tensor(2)
+    for i in range(10):
+        x, old = rnd(8, 64), n.clone()
+        k = torch.tensor(i)
+        got = compiled(x, n, k)
+        close(got, f(x, old, k))
+        close(n, old)
+        assert [t.device.type for t in got] == ["cuda", "cuda", "cpu", "cpu"]
+    assert replays() >= 7
+
+
 @pytest.mark.parametrize("vocabulary", [1031, 1024])
 def test_odd_vocabularies(vocabulary):
     """Logits of odd rows are computed by columns, and so are their gradients."""
@@ -343,7 +393,9 @@ class Convolutions(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+        )
         self.a, self.b = nn.Conv2d(16, 16, 3, padding=1), nn.Conv2d(16, 16, 1, bias=False)
         self.norm = nn.BatchNorm2d(16)
         self.groups = nn.Conv2d(32, 32, 3, groups=32)

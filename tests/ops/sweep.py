@@ -2,7 +2,7 @@
 
 `check(fn, args, kwargs)` returns the reasons of graph breaks; it raises AssertionError where magneto differs from eager.
 `jobs(op, kinds, dtypes, limit)` yields (label, function without arguments that runs one such check).
-MAGNETO_TEST_DEVICE=cuda makes the samples on a GPU."""
+TEST_DEVICE=cuda makes the samples on a GPU."""
 
 import contextlib
 import itertools
@@ -37,7 +37,7 @@ UNSET = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided
 TOLERANCE = {torch.float16: (4e-3, 4e-3), torch.bfloat16: (2e-2, 2e-2), torch.float32: (1e-4, 2e-5), torch.float64: (1e-7, 1e-7),
              torch.complex64: (1e-4, 2e-5), torch.complex128: (1e-7, 1e-7), torch.complex32: (4e-3, 4e-3)}  # fmt: skip
 MAX_NUMEL = 1 << 20
-DEVICE = os.environ.get("MAGNETO_TEST_DEVICE", "cpu")
+DEVICE = os.environ.get("TEST_DEVICE", "cpu")
 
 
 def name(op):
@@ -272,7 +272,9 @@ def outs_like(value, how):
             return torch.empty_like(t)
         if how == "strided":
             return torch.empty((*t.shape, 2), dtype=t.dtype, device=t.device)[..., 0]
-        return torch.empty((*t.shape, 3), dtype=t.dtype, device=t.device)  # of another size: resized with a warning
+        return torch.empty(
+            (*t.shape, 3), dtype=t.dtype, device=t.device
+        )  # of another size: resized with a warning
 
     if isinstance(value, torch.Tensor):
         return one(value)

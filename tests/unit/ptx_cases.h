@@ -114,16 +114,16 @@ static void ptx_columns(Env *e) {
 
 static void ptx_columns_long(Env *e) { /* few of them, of a length that nothing divides */
   ptx_in(e, DT_f32, 4099 * 40);
-  env_nest(e, ML_reduce, "40|4099", RED_max, "load:f32(b1, add(mul(i1, 40), i0))", ptx_out(e, DT_f32, 40), "i0",
-           "red:f32");
+  env_nest(e, ML_reduce, "40|4099", RED_max, "load:f32(b1, add(mul(i1, 40), i0))", ptx_out(e, DT_f32, 40),
+           "i0", "red:f32");
   env_nest(e, ML_reduce, "40|4099", RED_sum, "exp(sub(load:f32(b1, add(mul(i1, 40), i0)), load:f32(b2, i0)))",
            ptx_out(e, DT_f32, 40), "i0", "red:f32");
 }
 
 static void ptx_columns_softmax(Env *e) { /* three phases over columns */
   ptx_in(e, DT_f32, 501 * 48);
-  env_nest(e, ML_reduce, "48|501", RED_max, "load:f32(b1, add(mul(i1, 48), i0))", ptx_out(e, DT_f32, 48), "i0",
-           "red:f32");
+  env_nest(e, ML_reduce, "48|501", RED_max, "load:f32(b1, add(mul(i1, 48), i0))", ptx_out(e, DT_f32, 48),
+           "i0", "red:f32");
   env_nest(e, ML_reduce, "48|501", RED_sum, "exp(sub(load:f32(b1, add(mul(i1, 48), i0)), load:f32(b2, i0)))",
            ptx_out(e, DT_f32, 48), "i0", "red:f32");
   env_nest(e, ML_point, "48 501", 0, NULL, ptx_out(e, DT_f32, 501 * 48), "add(mul(i1, 48), i0)",

@@ -222,7 +222,7 @@ static MgRc norm_batch(Lower *L, MgNode *n, const LwRow *r) {
     s.mean = norm_channel(L, n, f->mean, c, q.ty);
     s.rstd = lw_op1(L, OP_rsqrt, ADD(norm_channel(L, n, f->var, c, q.ty), C(eps)));
     if (!L->gpu) TRY(norm_rstd(&q, &s)); /* one more launch costs more than a root for each point */
-    for (int k = 1; k < n->nout; k++) { /* statistics that were not taken are empty; running ones stay */
+    for (int k = 1; k < n->nout; k++) {  /* statistics that were not taken are empty; running ones stay */
       ValRef o = n->out[k];
       if (!o || !L->val[o].uses) continue;
       int arg = k == f->out_mean ? f->mean : k == f->out_var ? f->var : -1;

@@ -397,9 +397,15 @@ static bool value_cheap(Lower *L, ExprRef e) {
   return k.loads <= 1 && k.ops <= MG_TUNE_READ_TWICE;
 }
 
+/* A number of the CPU in a graph of a GPU, whose kernels cannot store it there. */
+static bool value_is_host_number(Lower *L, ValRef v) {
+  const MgVal *m = lw_meta(L, v);
+  return L->gpu && m->device == DEV_cpu && !m->ndim && !L->val[v].need_buf;
+}
+
 MgRc lw_settle(Lower *L, ValRef v) {
   LwVal *lv = &L->val[v];
-  if (lv->kind != LW_expr || value_cheap(L, lv->e)) return MG_OK;
+  if (lv->kind != LW_expr || value_cheap(L, lv->e) || value_is_host_number(L, v)) return MG_OK;
   return lw_realise(L, v);
 }
 
@@ -410,6 +416,7 @@ MgRc lw_define(Lower *L, ValRef v, ExprRef e) {
   lv->e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)lw_meta(L, v)->dtype), e);
   if (!lv->e) return MG_NOMEM;
   LwCost k = lw_cost(L, lv->e);
+  if (value_is_host_number(L, v)) return MG_OK;
   if (!k.loads && k.ops <= MG_TUNE_READ_TWICE)
     return MG_OK; /* constants and index patterns: realised when asked */
   if (lv->need_buf || (lv->uses > 1 && !(k.loads <= 1 && k.ops <= MG_TUNE_READ_TWICE)) ||

@@ -529,7 +529,7 @@ static MgRc plan_checks(PlanCall *k) {
 /* Does entry i lie in the memory of a CUDA graph, which the next call writes again? */
 static bool plan_is_graphs(const MgPlan *p, uint32_t i) {
   while (p->tensor[i].how == PT_view) i = p->tensor[i].index;
-  return p->tensor[i].how != PT_input && p->tensor[i].how != PT_fresh;
+  return p->tensor[i].how != PT_input && p->tensor[i].how != PT_fresh && !p->tensor[i].on_host;
 }
 
 /* The tensor of output o, as one that leaves the plan.  It must own its memory: one that an op made as a view
@@ -636,6 +636,12 @@ static MgRc plan_enter_all(void *call) { return plan_enter(call); }
 static MgRc plan_steps_all(void *call) {
   return plan_steps(call, ((PlanCall *)call)->p->nstep, (PlanWatch){0});
 }
+static MgRc plan_host_all(void *call) {
+  const MgPlan *p = ((PlanCall *)call)->p;
+  for (uint32_t i = 0; i < p->nstep; i++)
+    if (p->step[i].on_host) TRY(plan_extern(call, &p->step[i]));
+  return MG_OK;
+}
 static MgRc plan_addresses_all(void *call) { return plan_addresses(call); }
 
 static bool plan_by_graph(PlanCall *k, MgRc *rc) {
@@ -645,6 +651,7 @@ static bool plan_by_graph(PlanCall *k, MgRc *rc) {
                        .call = k,
                        .enter = plan_enter_all,
                        .steps = plan_steps_all,
+                       .host_steps = plan_host_all,
                        .bind = plan_addresses_all};
   if (plan_resize(k) != MG_OK || !mg_plan_graph_run(&s, rc)) return false;
   if (*rc != MG_OK) *rc = plan_error(k, *rc, "a CUDA graph does not run");

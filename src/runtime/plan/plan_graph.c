@@ -125,12 +125,12 @@ static PlanGraph *graph_new(const MgPlan *p) {
   return NULL;
 }
 
-/* What calls returned and outputs are made of stays with the graph; views are made again. */
+/* What calls returned on the device and outputs are made of stays with the graph; views are made again. */
 static void graph_keep_results(const MgPlan *p, PlanRun *r, PlanGraph *g) {
   for (uint32_t i = 0; i < p->nlazy; i++) {
     uint32_t t = p->lazy[i];
     if (!r->tensor[t]) continue;
-    if (p->tensor[t].how == PT_result) g->result[t] = r->tensor[t];
+    if (p->tensor[t].how == PT_result && !p->tensor[t].on_host) g->result[t] = r->tensor[t];
     else mg_abi.aoti_torch_delete_tensor_object(r->tensor[t]);
     r->tensor[t] = NULL;
   }
@@ -304,6 +304,7 @@ static MgRc graph_replay(const PlanSteps *k) {
   graph_lend(p, r, g->fresh);
   MgRc rc = k->bind(k->call);
   graph_lend(p, r, NULL);
+  if (rc == MG_OK) rc = k->host_steps(k->call);
   TRY(rc);
   const char *why = graph_patch(p, r);
   if (why || mg_cuda_graph_launch(g->exec, g->stream)) return MG_BUG;

@@ -33,9 +33,10 @@ typedef struct PlanSteps { /* how a graph has plan.c do its parts */
   PlanRun *r;
   MgTensor *const *in;
   void *call;
-  MgRc (*enter)(void *call); /* memory and addresses; r->fresh is there */
-  MgRc (*steps)(void *call); /* all of them */
-  MgRc (*bind)(void *call);  /* the addresses of inputs and new outputs alone */
+  MgRc (*enter)(void *call);      /* memory and addresses; r->fresh is there */
+  MgRc (*steps)(void *call);      /* all of them */
+  MgRc (*host_steps)(void *call); /* those on the CPU alone */
+  MgRc (*bind)(void *call);       /* the addresses of inputs and new outputs alone */
 } PlanSteps;
 /* Runs the whole plan by a graph; false: it has to go step by step, and nothing has been done. */
 bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc);

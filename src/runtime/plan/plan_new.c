@@ -172,6 +172,7 @@ static MgRc plan_add_extern(PlanBuild *b, const MgPlanStep *s) {
                   .in = {b->nlist, s->nin},
                   .out = {b->nlist + s->nin, s->nout},
                   .host_id = s->host_id,
+                  .on_host = s->on_host,
                   .number = p->nkernel + p->nengine + p->nhost};
   TRYP(d->name = mg_ctx_strdup(&p->mem, s->name));
   if (s->label) TRYP(d->label = mg_ctx_strdup(&p->mem, s->label));
@@ -188,17 +189,18 @@ static MgRc plan_add_extern(PlanBuild *b, const MgPlanStep *s) {
   }
   p->aten |= s->kind == PK_host || s->engine->tensors;
   for (uint32_t i = 0; i < s->nin; i++) {
-    plan_note_called(b, s->in[i].buf);
+    if (!s->on_host) plan_note_called(b, s->in[i].buf);
     TRY(plan_use(b, &s->in[i], n, &t));
     p->list[b->nlist++] = t;
   }
   for (uint32_t i = 0; i < s->nout; i++) {
     const MgPlanView *v = &s->out[i];
-    plan_note_called(b, v->buf);
+    if (!s->on_host) plan_note_called(b, v->buf);
     if (v->buf && s->kind == PK_host) { /* the call makes the tensor that owns this buffer */
       if (v->buf >= b->s->nbuf || b->s->buf[v->buf].mem != PM_extern || b->root[v->buf])
         return plan_bad(b, "plan: %s does not own the memory of its result", s->name);
       t = plan_push_tensor(b, PT_result, 0, v, 0);
+      p->tensor[t].on_host = s->on_host;
       p->tensor[t].as_is = s->guessed && !b->s->strict_strides;
       b->root[v->buf] = t + 1;
       b->last[t] = n;

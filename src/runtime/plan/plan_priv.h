@@ -37,6 +37,7 @@ typedef struct PlanTensor { /* one entry of PlanRun.tensor */
   MgPlanView view;          /* geometry (PT_arena, PT_view, PT_result: what it must have) */
   uint32_t block;           /* PT_arena */
   bool as_is;               /* PT_result: nothing of ours relies on its strides */
+  bool on_host;             /* PT_result: of a step that is */
 } PlanTensor;
 
 typedef struct PlanStep {
@@ -54,6 +55,7 @@ typedef struct PlanStep {
   uint32_t number; /* extern: of the step that the plan was described with */
   const char *name;
   const char *label; /* extern; kernels have their own */
+  bool on_host;      /* as MgPlanStep's: it runs before each replay of a CUDA graph */
 } PlanStep;
 
 typedef struct PlanKernel {
