@@ -2,6 +2,7 @@
                     [--json FILE]
 python -m bench ops [--only TEXT] [--below RATIO] [--seconds S] [--peer]
 python -m bench host [--no-peer]
+python -m bench cuda [--only TEXT] [--seconds S] [--no-peer] [--default]
 
 cpu: runs every workload of bench/workloads.py in fresh processes.
 The first call of torch.compile and of magneto has an empty cache folder (cold), then the same folder (warm).
@@ -9,7 +10,9 @@ The steady state has eager, torch.compile and magneto interleaved in one process
 With --train these are whole training steps, with their peak memory.  Prints a table and writes JSON.
 --level v3 caps the vector instructions of magneto and of the libraries that it is compared with at AVX2.
 ops: single operations beside eager (bench/single.py); prints the rows below a ratio.
-host: what calls cost beside their kernels, and how fast frames are recorded (bench/host.py)."""
+host: what calls cost beside their kernels, and how fast frames are recorded (bench/host.py).
+cuda: rows of a GPU beside eager and torch.compile's reduce-overhead (bench/cuda.py).
+--default adds torch.compile's default mode."""
 
 from __future__ import annotations
 
@@ -105,9 +108,38 @@ def _ops(options: argparse.Namespace) -> None:
     print(f"{len(ratios)} rows, {below} below eager, geometric mean {mean:.2f}; {_where(_processor()[1])}")
 
 
+def _cuda(options: argparse.Namespace) -> None:
+    """Each row is printed as soon as it is known."""
+    import re
+
+    import torch
+
+    from bench.cuda import KINDS, ROWS, measure
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    left_out = set() if options.default else {"torch.compile"}
+    if options.no_peer:
+        left_out = {"torch.compile", "reduce-overhead"}
+    kinds = [kind for kind in KINDS if kind not in left_out]
+    print("microseconds a call: latency, throughput, GPU; cold and warm milliseconds; peak MiB")
+    for name in ROWS:
+        if not re.search(options.only, name):
+            continue
+        row = measure(name, kinds, min(options.seconds, 0.5))
+        for kind in kinds:
+            r = row[kind]
+            times = "".join(f" {r[what]:9.0f}" for what in ("latency", "throughput", "gpu", "cold_ms"))
+            print(f"{name:30s} {kind:16s}{times} {r.get('warm_ms', 0):6.0f} {r['peak_mib']:7.0f}", flush=True)
+        torch.cuda.empty_cache()
+    commit = _where("").split("commit ")[-1]
+    print(
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {datetime.date.today()}, commit {commit}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("what", choices=["cpu", "ops", "host"])
+    parser.add_argument("what", choices=["cpu", "ops", "host", "cuda"])
     parser.add_argument("--train", action="store_true", help="training steps instead of inference")
     parser.add_argument("--only", default="", help="workloads whose name contains this text")
     parser.add_argument("--seconds", type=float, default=20.0, help="steady-state seconds a workload")
@@ -121,10 +153,14 @@ def main() -> None:
     parser.add_argument(
         "--below", type=float, default=1.0, help="ops: print rows slower than this share of eager"
     )
+    parser.add_argument("--default", action="store_true", help="cuda: also torch.compile's default mode")
     parser.add_argument("--json", type=pathlib.Path, help="default: bench/results/cpu[-train].json")
     options = parser.parse_args()
     if options.what == "host":
         _host(peer=not options.no_peer)
+        return
+    if options.what == "cuda":
+        _cuda(options)
         return
     if options.what == "ops":
         _ops(options)
