@@ -4,6 +4,7 @@
  * do better whole is left alone: a row here means that taking the op apart lets it fuse.
  * Results keep dtype, sizes and strides.  16-bit floats are computed in f32 by the kernels that fusion makes,
  * as in eager's own kernels; where a rule would round between its steps it says so and converts. */
+#include "ir/infer/graph_at.h"
 #include "middle/decompose_priv.h"
 #include <string.h>
 
@@ -62,6 +63,33 @@ static MgRc dec_node(MgRewrite *rw, void *arg) {
   return mg_graph_keep(rw);
 }
 
-MgRc mg_dec_all(MgGraph *g, const MgOp **applied) { return mg_graph_rewrite(g, dec_node, applied); }
+/* Applies the rules to every node.  *applied, if it is NULL before: the first op that a rule
+ * took apart.  applied or NULL. */
+static MgRc dec_all(MgGraph *g, const MgOp **applied) { return mg_graph_rewrite(g, dec_node, applied); }
 
-MgRc mg_decompose(MgGraph *g) { return mg_dec_all(g, NULL); }
+MgRc mg_decompose(MgGraph *g) { return dec_all(g, NULL); }
+
+/* ---- what it promises ---- */
+
+/* Decomposes a copy of the graph once more.  *applied: the first op whose rule
+ * applies; NULL if there is none. */
+static MgRc dec_again(MgGraph *g, MgCtx *c, const MgOp **applied) {
+  MgExprs x;
+  MgGraph copy;
+  TRY(mg_exprs_init(&x, c));
+  TRY(mg_graph_init(&copy, c, &x));
+  TRY(mg_graph_clone(&copy, g));
+  return dec_all(&copy, applied);
+}
+
+MgRc mg_decompose_verify(MgGraph *g, const char *after) {
+  MgCtx c;
+  const MgOp *applied = NULL;
+  TRY(mg_graph_verify_functional(g, after));
+  mg_ctx_init(&c);
+  MgRc rc = dec_again(g, &c, &applied);
+  if (rc != MG_OK) mg_fail(g->c, rc, "after %s: decomposing once more: %s", after, c.msg);
+  mg_ctx_free(&c);
+  TRY(rc);
+  return applied ? mg_fail(g->c, MG_BUG, "after %s: %s is no primitive", after, applied->full) : MG_OK;
+}

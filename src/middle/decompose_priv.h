@@ -16,9 +16,6 @@ typedef struct MgDecRow {
 /* Ends with a row of code 0. */
 extern const MgDecRow mg_dec_foreach[], mg_dec_dense[], mg_dec_random[];
 
-/* Applies the rules to every node.  *applied, if it is NULL before: the first op that a rule
- * took apart.  applied or NULL. */
-MgRc mg_dec_all(MgGraph *g, const MgOp **applied);
 /* op(arg...) with the rest at their defaults; 0 when it failed (the context has the error). */
 #define mg_dec(rw, code, ...)                                                                                \
   mg_graph_emit1((rw)->g, (code), (const MgArg[]){__VA_ARGS__},                                              \

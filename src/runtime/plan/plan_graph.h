@@ -41,6 +41,8 @@ typedef struct PlanSteps { /* how a graph has plan.c do its parts */
 /* Runs the whole plan by a graph; false: it has to go step by step, and nothing has been done. */
 bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc);
 void mg_plan_graph_done(const MgPlan *p, PlanRun *r); /* outputs have been made */
+/* Does hidden output o lie in memory that a CUDA graph lends? */
+bool mg_plan_graph_lends(const MgPlan *p, uint32_t o);
 bool mg_plan_graph_note(PlanRun *r, uint32_t kernel, const PlanLaunch *l, void *stream);
 void mg_plan_graph_free(const MgPlan *p, PlanRun *r);
 #endif

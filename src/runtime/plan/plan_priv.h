@@ -182,9 +182,6 @@ bool mg_plan_gpu_arena(const MgPlan *p, PlanRun *r);
 /* Launches kernels [first, first + n) on PyTorch's stream.  NULL, or what the driver says. */
 const char *mg_plan_gpu_launch(const MgPlan *p, PlanRun *r, uint32_t first, uint32_t n);
 
-/* Does hidden output o lie in memory that a CUDA graph lends? */
-bool mg_plan_graph_lends(const MgPlan *p, uint32_t o);
-
 /* A new run of p, or NULL when out of memory. */
 PlanRun *mg_plan_run_new(const MgPlan *p);
 void mg_plan_run_free(const MgPlan *p, PlanRun *r);
