@@ -3,7 +3,7 @@
  * Nothing is changed.
  * Structure: argument kinds against the schema, definitions before uses, links from values to nodes, complete
  * metadata. Functional: nothing writes, and the write-backs fit the inputs.  The checks of other stages:
- * middle/decompose_verify.c, back/kernel/loop_verify.c. */
+ * middle/decompose.c, back/kernel/loop_verify.c. */
 #include "ir/graph/graph.h"
 #include <string.h>
 
