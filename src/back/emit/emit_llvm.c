@@ -330,6 +330,18 @@ static bool is_wide(Em *e, MgLoop **loop, int n, int vec) {
          e->apart; /* one call for several vectors, which do not wait for one another */
 }
 
+/* May the group's tail be masked, and do several accumulators pay off? */
+static void look_at_accesses(Em *e, Group *g) {
+  bool gathers = false;
+  for (int i = 0; i < g->n && g->vec >= 0; i++) {
+    gathers = gathers || !em_contiguous_only(e, g->loop[i], g->vec, true);
+    g->masked_ok = g->masked_ok && em_maskable(e, g->loop[i], g->vec);
+  }
+  if (!gathers) return;
+  g->masked_ok = false; /* their loads take the time; more accumulators would only be more code */
+  g->unroll = 1;
+}
+
 static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
   Group g = {.loop = loop,
              .n = n,
@@ -338,7 +350,7 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
              .keep = shared,
              .vec = -1,
              .unroll = 1,
-             .masked_ok = e->t->avx512};
+             .masked_ok = true};
   uint32_t ops = 0;
   bool scans = false;
   if (n > 64) {
@@ -372,13 +384,7 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
   while (g.unroll > 1 && g.unroll * n > 48) g.unroll /= 2;
   for (int k = 0; k < MG_MAX_IDX; k++)
     mg_ex_set_idx_range(e->x, k, k < g.end ? (k < shared ? loop[0]->range[k] : g.range[k]) : 0);
-  bool gathers = false;
-  if (g.vec >= 0)
-    for (int i = 0; i < n; i++) gathers = gathers || !em_contiguous_only(e, loop[i], g.vec, true);
-  if (gathers) { /* their loads take the time; more accumulators would only be more code */
-    g.masked_ok = false;
-    g.unroll = 1;
-  }
+  look_at_accesses(e, &g);
   int64_t tile;
   bool tiled = !g.reduces && g.vec >= 0 && g.vec == g.end - 2 &&
                mg_ex_const_int(e->x, g.range[g.end - 1], &tile) && tile == e->t->vector_bits / 32;
@@ -609,7 +615,7 @@ static void rows_body(Em *e, Group *g, int dim, int u, const Stage *st) {
 
 static void emit_outer(Em *e) {
   const MgKernel *k = e->k;
-  Group g = {.first = 0, .end = 2, .keep = 2, .vec = -1, .unroll = 1, .masked_ok = e->t->avx512};
+  Group g = {.first = 0, .end = 2, .keep = 2, .vec = -1, .unroll = 1, .masked_ok = true};
   if (k->nshared == 0) {
     emit_groups(e, &g, 0, 0, NULL);
     return;
@@ -619,9 +625,10 @@ static void emit_outer(Em *e) {
   for (uint32_t i = 0; i < k->nloop; i++)
     if (k->nshared == 1 && e->own[i].vec == 0) g.vec = 0;
   if (g.vec == 0) {
-    for (int j = 0; j < MG_MAX_IDX; j++) mg_ex_set_idx_range(e->x, j, 0);
+    for (int j = 0; j < MG_MAX_IDX; j++) mg_ex_set_idx_range(e->x, j, j ? 0 : e->own[0].range[0]);
     for (uint32_t i = 0; i < k->nloop; i++)
-      g.masked_ok = g.masked_ok && em_contiguous_only(e, &e->own[i], 0, true);
+      g.masked_ok =
+          g.masked_ok && em_maskable(e, &e->own[i], 0) && em_contiguous_only(e, &e->own[i], 0, true);
     MgLoop *all[EMIT_WIDE_LOOPS];
     for (uint32_t i = 0; i < k->nloop && i < EMIT_WIDE_LOOPS; i++) all[i] = &e->own[i];
     g.wide = k->nloop <= EMIT_WIDE_LOOPS && is_wide(e, all, (int)k->nloop, 0);

@@ -42,6 +42,21 @@ typedef struct EmAcc { /* one accumulator of a running reduction */
   EmRef cur;
 } EmAcc;
 
+typedef struct EmBounds { /* of a number, both included */
+  double lo, hi;
+} EmBounds;
+
+typedef struct EmFacts { /* what emit_llvm_facts.c has found out about a node; each valid for its
+                            MgExprs.bound_gen */
+  EmBounds bounds;
+  double growth;  /* from the first lane to the last one of a vector, none of which is below the one before;
+                     -1: unknown */
+  ExprRef narrow; /* the same value as i32, or 0 */
+  uint32_t bounds_gen, growth_gen, narrow_gen;
+  int8_t growth_kv, narrow_kv; /* vector index that was asked about */
+  bool bounded;                /* bounds are known */
+} EmFacts;
+
 #define EMIT_MAX_FUN 64
 typedef struct EmFun { /* an elementary function that the kernel calls */
   uint16_t op;         /* MgScalarOp */
@@ -76,6 +91,7 @@ typedef struct MgEmitter {
   uint8_t *have;
   uint32_t *seen,
       walk; /* per node: the last walk over accesses that met it and saw nothing else than contiguous ones */
+  EmFacts *facts;    /* per node */
   uint32_t *size_at; /* per node: 1 + its place in the schedule's long sizes; 0: it has none yet */
   uint32_t cap;      /* entries of the tables above */
   MgLoop *own;       /* the kernel's nests, legalised; leaf red number n belongs to own[n] */
@@ -111,17 +127,25 @@ EmRef em_conv(Em *e, const char *op, MgTy from, MgTy to, EmRef v, int lanes); /*
 EmRef em_cvt(Em *e, MgTy to, MgTy from, EmRef v, int lanes);
 /* emit_llvm_expr.c */
 EmRef em_value(Em *e, ExprRef r, int lanes); /* lanes: 1 or e->lanes */
-void em_store(Em *e, const MgLoop *l, ExprRef value);
 EmRef em_acc_start(Em *e, MgRedOp op, MgTy ty, int lanes);
 EmRef em_combine(Em *e, MgRedOp op, MgTy ty, int lanes, EmRef a, EmRef b);
 void em_combine_arg(Em *e, MgRedOp op, MgTy ty, int lanes, EmRef a[2], const EmRef b[2]);
 EmRef em_existing(Em *e, MgRedOp op, MgTy ty, EmRef v);
 void em_horizontal(Em *e, MgRedOp op, MgTy ty, EmRef a[2]);
-EmRef em_lane(Em *e, EmRef v, MgTy ty, int lane);
+/* emit_llvm_mem.c */
+EmRef em_load(Em *e, MgExpr n, ExprRef r, int lanes);
+void em_store(Em *e, const MgLoop *l, ExprRef value);
+bool em_maskable(Em *e, const MgLoop *l, int kv); /* are there masked loads and stores of all its types? */
 bool em_contiguous_only(Em *e, const MgLoop *l, int kv,
                         bool pieces); /* every access is uniform or contiguous along kv, or in pieces */
-bool em_varies(Em *e, ExprRef r);
-uint32_t em_imask(Em *e, ExprRef r);
+/* emit_llvm_facts.c */
+bool em_tables(Em *e); /* the tables per node reach every node that there is; false: out of memory */
+uint32_t em_imask(Em *e, ExprRef r);            /* see MgEmitter.imask */
+bool em_varies(Em *e, ExprRef r);               /* does it differ between lanes? */
+bool em_bounds(Em *e, ExprRef r, EmBounds *b);  /* false: they are not known */
+ExprRef em_narrow(Em *e, ExprRef r);            /* an i64 expression as i32, or 0 */
+ExprRef em_narrower(Em *e, ExprRef r);          /* what stands for it in vector code, or 0 */
+double em_growth(Em *e, ExprRef index, int kv); /* see EmFacts; of a whole vector along kv */
 /* emit_llvm_fun.c */
 void em_begin(Em *e, const MgKernel *k); /* ready for a kernel or a function */
 void em_choose_functions(Em *e);         /* are they called in this kernel? */
@@ -151,6 +175,11 @@ EmRef em_int(Em *e, int64_t v); /* i64 constant */
 MgStrbuf *em_at(Em *e, int level);
 EmRef em_template(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, const EmRef *s, int n);
 int em_level(const EmRef *s, int n);
+EmRef em_broadcast(Em *e, EmRef v, MgTy ty, int lanes);
+EmRef em_lane(Em *e, EmRef v, MgTy ty, int lane);
+const char *em_math_name(int op);                                      /* of libm's function, or NULL */
+void em_sleef_name(MgStrbuf *b, const char *name, MgTy ty, int width); /* of SLEEF's version of it */
+void em_put_mangled(MgStrbuf *b, MgTy ty, int lanes);                  /* as in names of intrinsics */
 EmRef em_take_lanes(Em *e, EmRef v, MgTy ty, int at, int n, int level);
 
 static const EmRef em_none = {.id = -2};

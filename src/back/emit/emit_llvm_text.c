@@ -1,11 +1,8 @@
 /* Text of LLVM values: types, constants, templates of scalar_ops.def, and the declarations of a module.
  * i1 is a byte in memory; bf16 is i16 everywhere (its arithmetic is in f32). */
-#include "back/emit/emit_llvm.h"
 #include "back/emit/emit_llvm_priv.h"
-#include <ctype.h>
 #include <math.h>
 #include <string.h>
-#include "base/table.h"
 
 const char *em_ty(MgTy t) {
   static const char *const name[] = {"i1",  "i8",  "i8",   "i16", "i16",   "i32",   "i32",
@@ -90,28 +87,34 @@ static const char *sleef_accuracy(const char *name) {
   return !strcmp(name, "erfc") ? "u15" : "u10";
 }
 
-static void sleef_name(MgStrbuf *b, const char *name, MgTy ty, int width) {
+void em_sleef_name(MgStrbuf *b, const char *name, MgTy ty, int width) {
   mg_sb_printf(b, "Sleef_%s%c%d_%s%s", name, ty == TY_f32 ? 'f' : 'd', width, sleef_accuracy(name),
                width * mg_ty_size(ty) == 64 ? "avx512f" : "avx2");
 }
 
-static const char *math_name(int op) {
+const char *em_math_name(int op) {
   const char *t = mg_scalar_info[op].ll[SOC_F];
   return t && !strncmp(t, "libm:", 5) ? t + 5 : NULL;
 }
 
-bool mg_emit_llvm_finds_sleef(const MgTarget *t, void *(*find)(const char *name)) {
-  bool all = t->vector_bits >= 256 && t->fma;
-  for (int op = 0; op < OP__COUNT && all; op++)
-    for (int bits = 256; math_name(op) && bits <= t->vector_bits; bits *= 2) {
-      MgStrbuf f = {0}, d = {0};
-      sleef_name(&f, math_name(op), TY_f32, bits / 32);
-      sleef_name(&d, math_name(op), TY_f64, bits / 64);
-      all &= mg_sb_ok(&f) && mg_sb_ok(&d) && find(mg_sb_text(&f)) && find(mg_sb_text(&d));
-      mg_sb_free(&f);
-      mg_sb_free(&d);
-    }
+EmRef em_broadcast(Em *e, EmRef v, MgTy ty, int lanes) {
+  MgStrbuf *b = em_at(e, v.level);
+  EmRef one = em_new(e, v.level, lanes), all = em_new(e, v.level, lanes);
+  const char *t = em_ty(ty);
+  mg_sb_printf(b, "  %%v%d = insertelement <%d x %s> poison, %s ", one.id, lanes, t, t);
+  em_put(e, b, v, ty);
+  mg_sb_printf(
+      b, ", i64 0\n  %%v%d = shufflevector <%d x %s> %%v%d, <%d x %s> poison, <%d x i32> zeroinitializer\n",
+      all.id, lanes, t, one.id, lanes, t, lanes);
   return all;
+}
+
+EmRef em_lane(Em *e, EmRef v, MgTy ty, int lane) {
+  if (v.id == -1) return (EmRef){.id = -1, .k = v.k, .lanes = 1, .level = v.level};
+  MgStrbuf *b = em_at(e, v.level);
+  EmRef r = em_new(e, v.level, 1);
+  mg_sb_printf(b, "  %%v%d = extractelement <%d x %s> %%v%d, i64 %d\n", r.id, v.lanes, em_ty(ty), v.id, lane);
+  return r;
 }
 
 /* Lanes [at, at + n) of a vector; those past its end are undefined. */
@@ -151,7 +154,7 @@ static EmRef sleef_call(Em *e, const char *name, MgTy ty, int lanes, const EmRef
     for (int i = 0; i < n; i++) a[i] = em_take_lanes(e, s[i], ty, k * width, width, level);
     part[k] = em_new(e, level, width);
     mg_sb_printf(b, "  %%v%d = call <%d x %s> @", part[k].id, width, em_ty(ty));
-    sleef_name(b, name, ty, width);
+    em_sleef_name(b, name, ty, width);
     for (int i = 0; i < n; i++) {
       mg_sb_printf(b, "%s<%d x %s> ", i ? ", " : "(", width, em_ty(ty));
       em_put(e, b, a[i], ty);
@@ -189,7 +192,7 @@ static EmRef libm_call(Em *e, const char *name, MgTy ty, int lanes, const EmRef 
   return r;
 }
 
-static void put_mangled(MgStrbuf *b, MgTy ty, int lanes) {
+void em_put_mangled(MgStrbuf *b, MgTy ty, int lanes) {
   if (lanes > 1) mg_sb_printf(b, "v%d", lanes);
   mg_sb_printf(b, "%s%d", mg_ty_is_float(ty) ? "f" : "i", 8 * mg_ty_size(ty));
 }
@@ -259,7 +262,7 @@ EmRef em_template(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, const E
       case '~':
         em_put(e, b, (EmRef){.id = -1, .k = mg_ex_int(e->x, ty, -1), .lanes = (uint8_t)lanes}, ty);
         break;
-      case 'm': put_mangled(b, ty, lanes); break;
+      case 'm': em_put_mangled(b, ty, lanes); break;
       default:
         if (tmp[*p - '0'] < 0) tmp[*p - '0'] = e->nid++;
         mg_sb_printf(b, "%%v%d", tmp[*p - '0']);
@@ -269,85 +272,4 @@ EmRef em_template(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, const E
     if (*p) p++;
   }
   return d;
-}
-
-/* ---- declarations ---- */
-
-static void declare_math(MgStrbuf *b, MgTy ty, int lanes) {
-  for (int op = 0; op < OP__COUNT; op++) {
-    const char *t = mg_scalar_info[op].ll[SOC_F], *at = t ? strstr(t, "@llvm.") : NULL;
-    if (!at) continue;
-    mg_sb_puts(b, "declare ");
-    em_put_ty(b, em_ty(ty), lanes);
-    mg_sb_printf(b, " %.*s", (int)(strchr(at, '$') - at), at);
-    put_mangled(b, ty, lanes);
-    for (int i = 0; i < mg_scalar_info[op].nin; i++) {
-      mg_sb_putc(b, i ? ',' : '(');
-      em_put_ty(b, em_ty(ty), lanes);
-    }
-    mg_sb_puts(b, ")\n");
-  }
-}
-
-static void declare_sleef(MgStrbuf *b, const char *name, MgTy ty, int width, bool one) {
-  mg_sb_printf(b, "declare <%d x %s> @", width, em_ty(ty));
-  sleef_name(b, name, ty, width);
-  mg_sb_printf(b, one ? "(<%d x %s>)\n" : "(<%d x %s>, <%d x %s>)\n", width, em_ty(ty), width, em_ty(ty));
-}
-
-/* A line for every function that kernels may call. */
-static void declare_all(const MgTarget *t, MgStrbuf *b) {
-  static const char *const mem[] = {"i8", "i16", "i32", "i64", "half", "float", "double"};
-  static const char *const mangled[] = {"i8", "i16", "i32", "i64", "f16", "f32", "f64"};
-  int full = t->vector_bits / 32;
-  for (int lanes = 1; lanes <= full; lanes = lanes == 1 ? full / 2 : lanes * 2) {
-    declare_math(b, TY_f32, lanes);
-    declare_math(b, TY_f64, lanes);
-    for (int i = 0; i < 7 && lanes > 1 && t->avx512; i++) {
-      mg_sb_printf(b, "declare <%d x %s> @llvm.vp.load.v%d%s.p0(ptr, <%d x i1>, i32)\n", lanes, mem[i], lanes,
-                   mangled[i], lanes);
-      mg_sb_printf(b, "declare void @llvm.vp.store.v%d%s.p0(<%d x %s>, ptr, <%d x i1>, i32)\n", lanes,
-                   mangled[i], lanes, mem[i], lanes);
-    }
-  }
-  declare_math(b, TY_f32, full * EMIT_WIDE);
-  for (int op = 0; op < OP__COUNT; op++) {
-    const char *name = math_name(op);
-    bool one = mg_scalar_info[op].nin == 1;
-    if (!name) continue;
-    mg_sb_printf(b, "declare float @%sf(%s)\ndeclare double @%s(%s)\n", name, one ? "float" : "float,float",
-                 name, one ? "double" : "double,double");
-    for (int bits = 256; t->sleef && bits <= t->vector_bits; bits *= 2) {
-      declare_sleef(b, name, TY_f32, bits / 32, one);
-      declare_sleef(b, name, TY_f64, bits / 64, one);
-    }
-  }
-}
-
-/* Bytes of the name behind an '@'. */
-static size_t declare_name_len(const char *name) {
-  size_t n = 0;
-  while (isalnum((unsigned char)name[n]) || name[n] == '_' || name[n] == '.') n++;
-  return n;
-}
-
-/* 0 and 1 are no keys of a table. */
-static uint64_t declare_key(const char *name) { return mg_hash_bytes(name, declare_name_len(name), 0) | 2; }
-
-void mg_emit_llvm_declare(const MgTarget *t, MgStrbuf *module) {
-  MgStrbuf all = {0};
-  MgMap named = {0};
-  bool known = true; /* else every function is declared, which is right, too */
-  for (const char *at = mg_sb_text(module); known && (at = strchr(at, '@')); at++)
-    known = mg_map_put(&named, declare_key(at + 1), 1) == MG_OK;
-  declare_all(t, &all);
-  if (!mg_sb_ok(&all)) module->failed = true;
-  for (const char *line = mg_sb_text(&all), *end; mg_sb_ok(&all) && *line; line = end + 1) {
-    end = strchr(line, '\n');
-    const char *name = strchr(line, '@') + 1;
-    if (!known || mg_map_get(&named, declare_key(name)) != MG_MAP_NONE)
-      mg_sb_write(module, line, (size_t)(end - line) + 1);
-  }
-  mg_map_free(&named);
-  mg_sb_free(&all);
 }

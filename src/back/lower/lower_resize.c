@@ -62,10 +62,10 @@ static void resize_taps_nearest(Resize *z, bool exact, Taps *out) {
     SymRef in = z->in[d], to = z->out[d];
     ExprRef at = mg_ex_idx(L->x, d);
     out->t[k][0] = (Tap){at, 0};
-    if (mg_ex_same(in, to)) continue; /* ATen copies this dimension */
+    double f = resize_given(z, k);
+    if (mg_ex_same(in, to) && !(exact && f > 0)) continue; /* ATen copies this dimension */
     bool whole = mg_ex_const_int(L->x, in, &a) && mg_ex_const_int(L->x, to, &b) && a > 0 && b % a == 0 &&
                  ((b / a) & (b / a - 1)) == 0;
-    double f = resize_given(z, k);
     if (whole && (f == 0 || f == (double)(b / a))) { /* powers of two: the float product is exact */
       out->t[k][0].i = mg_sym_floordiv(L->x, at, lw_int(L, b / a));
       continue;
@@ -300,6 +300,13 @@ static MgRc resize_gather(Resize *z, const Taps *t, ValRef grad, ValRef v, const
   return MG_OK;
 }
 
+/* ATen's gradient of cubic resampling is then the result's, whatever scales were given. */
+static bool resize_same_size(const Resize *z) {
+  for (int k = 0; k < z->s; k++)
+    if (!mg_ex_same(z->in[z->lead + k], z->out[z->lead + k])) return false;
+  return true;
+}
+
 /* (grad, output_size, input_size, [align_corners], scales ...): every result's
  * gradient is added to its sources */
 static MgRc resize_backward(Lower *L, MgNode *n, const LwRow *r) {
@@ -312,6 +319,7 @@ static MgRc resize_backward(Lower *L, MgNode *n, const LwRow *r) {
   MgView out;
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
   for (int d = 0; d < m->ndim; d++) at[d] = to[d] = mg_ex_idx(L->x, d);
+  if (kind == RS_cubic && resize_same_size(&z)) return lw_define(L, v, lw_at(L, grad, at));
   TRY(lw_settle(L, grad));
   Reach reach[3];
   bool gather = kind >= RS_linear && !lw_arg_bool(n, z.kscale - 1, false) && m->ndim + 1 < LW_MAX_NDIM;
