@@ -121,3 +121,26 @@ def test_nothing_outside_is_read(dtype):
             x.copy_(torch.arange(numel).reshape(shape) % 3)
             for f in CASES.values():
                 compare(f, x, dtype)
+
+
+@pytest.mark.parametrize("size", [(5, 9), (9, 5), (23, 31), (1, 40)])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("corners", [False, True])
+def test_gradients_of_resizing_that_are_not_finite(mode, corners, size):
+    """A gradient of infinity reaches the sources that the result was made of, and no other.
+
+    Whether it is infinity or NaN there is not checked: eager adds up twice at an edge, once with a weight of 0.
+    """
+    x = torch.randn(1, 2, 9, 17, requires_grad=True)
+
+    def f(x):
+        return F.interpolate(x, size, mode=mode, align_corners=corners)
+
+    weights = torch.randn(f(x).shape)
+    weights[0, 0, -1, size[1] // 2] = float("inf")
+    weights[0, 1, size[0] // 2, size[1] // 3] = float("nan")
+    magneto.reset()
+    got, want = (torch.autograd.grad(g(x), x, weights)[0] for g in (magneto.compile(f), f))
+    finite = want.isfinite()
+    assert torch.equal(got.isfinite(), finite)
+    torch.testing.assert_close(got[finite], want[finite], rtol=2e-5, atol=2e-5)

@@ -165,7 +165,8 @@ static ExprRef narrow_find(Em *e, ExprRef r) {
   case OP_and:
   case OP_where: break;
   case OP_lsr: /* of a number that is not negative, by fewer than 32 */
-    if (em_bounds(e, n.src[0], &b) && b.lo >= 0 && em_bounds(e, n.src[1], &b) && b.lo >= 0 && b.hi < 32) break;
+    if (em_bounds(e, n.src[0], &b) && b.lo >= 0 && em_bounds(e, n.src[1], &b) && b.lo >= 0 && b.hi < 32)
+      break;
     return 0;
   default: return 0;
   }

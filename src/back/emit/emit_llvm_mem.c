@@ -1,5 +1,6 @@
 /* Loads and stores: addresses, masks, and how the lanes of an access lie in memory.
- * In: element indices and masks as expressions.  Out: instructions that read or write a number or a vector. */
+ * In: element indices and masks as expressions.  Out: instructions that read or write a number or a vector.
+ */
 #include "back/emit/emit_llvm_priv.h"
 #include <string.h>
 
@@ -319,7 +320,8 @@ static EmRef window_start(Em *e, EmRef index, BufRef buf, bool from_zero) {
 }
 
 /* The elements of one window, a 32-bit number each, that the lanes want; at: their places in the buffer. */
-static EmRef window_take(Em *e, BufRef buf, MgTy ty, EmRef start, EmRef at, MgTy at_ty, int floor, EmRef *off) {
+static EmRef window_take(Em *e, BufRef buf, MgTy ty, EmRef start, EmRef at, MgTy at_ty, int floor,
+                         EmRef *off) {
   EmRef from = em_broadcast(e, em_cvt(e, at_ty, TY_i64, start, 1), at_ty, e->lanes);
   *off = em_cvt(e, TY_i32, at_ty, em_ins(e, "sub $t $a, $b", at_ty, at_ty, e->lanes, at, from), e->lanes);
   EmRef p = gep(e, em_mem(ty), em_none, buf, ty, start, 0), w = load_at(e, p, ty, e->lanes, floor);
@@ -341,7 +343,8 @@ static EmRef load_windows(Em *e, const MgExpr *n, MgTy ty, int floor) {
   EmRef start = window_start(e, first, buf, n->src[1] != 0);
   EmRef v = window_take(e, buf, ty, start, at, at_ty, floor, &off);
   if (many == 2) {
-    EmRef inner = em_ins(e, "icmp ult $t $a, $b", TY_u32, TY_i1, e->lanes, off, em_kint(e, TY_u32, 8, e->lanes));
+    EmRef inner =
+        em_ins(e, "icmp ult $t $a, $b", TY_u32, TY_i1, e->lanes, off, em_kint(e, TY_u32, 8, e->lanes));
     start = window_start(e, em_arith(e, "add $t $a, $b", OP_add, start, em_int(e, e->lanes)), buf, false);
     second = window_take(e, buf, ty, start, at, at_ty, floor, &off);
     v = em_select(e, TY_u32, e->lanes, inner, v, second);
@@ -355,7 +358,8 @@ static EmRef load_windows(Em *e, const MgExpr *n, MgTy ty, int floor) {
 
 enum { STRIDED_MOST = 4 }; /* with more, loads of single elements are as many */
 
-/* Where piece number i begins: they follow one another, and the last one ends with the last lane's element. */
+/* Where piece number i begins: they follow one another, and the last one ends with the last lane's element.
+ */
 static int strided_start(int lanes, int stride, int i) {
   return i + 1 < stride ? i * lanes : (stride - 1) * (lanes - 1);
 }

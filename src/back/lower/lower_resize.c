@@ -2,6 +2,7 @@
  * (positions in the type of the scale, f32 unless the tensor is f64). */
 #include "back/lower/lower_reduce.h"
 #include "tuning.h"
+#include <math.h>
 
 typedef struct Resize {
   Lower *L;
@@ -228,36 +229,87 @@ static MgRc resize_forward(Lower *L, MgNode *n, const LwRow *r) {
 }
 
 /* The results whose taps may meet source x along space dim k: `many` from first(x) on, which
- * is (x * mul + add) // div. */
+ * is (x * mul + add) // div - less.  What is divided is never negative. */
 typedef struct Reach {
-  int64_t many, mul, add, div;
+  int64_t many, mul, add, div, less;
 } Reach;
+
+/* A line at or below the first result that meets x, `slack` results further below: the first one with
+ * (r + 0.5) * in / to - 0.5 > x - 1, or 2; with aligned corners r * (in - 1) / (to - 1) > x - 1, or 2. */
+static Reach reach_line(int64_t in, int64_t to, bool cubic, bool corners, int slack) {
+  int64_t taps = cubic ? 2 : 1;
+  Reach q = corners ? (Reach){.mul = to - 1, .add = -taps * (to - 1), .div = in > 1 ? in - 1 : 1}
+                    : (Reach){.mul = 2 * to, .add = (1 - 2 * taps) * to + in, .div = 2 * in};
+  q.add -= slack * q.div;
+  q.less = q.add < 0 ? (q.div - 1 - q.add) / q.div : 0;
+  q.add += q.less * q.div;
+  return q;
+}
+
+/* May the taps of a result at pos reach source x of n? */
+static bool reach_meets(double pos, int64_t x, int64_t n, bool cubic) {
+  double slack = 1e-2, far = (cubic ? 2 : 1) + slack;
+  if (x < 0 || x >= n) return false;
+  if (!cubic && pos < 0) return x == 0;
+  if (!cubic && pos > (double)(n - 1)) return x == n - 1;
+  return pos >= (double)x - far && pos <= (double)x + far;
+}
+
+/* Does every result that meets a source come at or behind the line?  Counts how far behind. */
+static bool reach_holds(int64_t in, int64_t to, double scale, bool cubic, bool corners, Reach *q) {
+  for (int64_t r = 0; r < to; r++) {
+    double pos = corners ? (double)r * scale : ((double)r + 0.5) * scale - 0.5;
+    for (int64_t x = (int64_t)pos - 3; x <= (int64_t)pos + 4; x++) {
+      if (!reach_meets(pos, x, in, cubic)) continue;
+      int64_t first = (x * q->mul + q->add) / q->div - q->less;
+      if (r < first) return false;
+      if (r - first + 1 > q->many) q->many = r - first + 1;
+    }
+  }
+  return q->many > 0 && q->many <= MG_TUNE_RESIZE_TAPS;
+}
 
 /* Found by trying all results, for what scales users give need not fit the sizes.  False:
  * unknown sizes, or too many. */
-static bool resize_reach(Resize *z, int k, bool cubic, Reach *out) {
+static bool resize_reach(Resize *z, int k, bool cubic, bool corners, Reach *out) {
   int64_t in, to;
   if (!mg_ex_const_int(z->L->x, z->in[z->lead + k], &in) ||
-      !mg_ex_const_int(z->L->x, z->out[z->lead + k], &to) || in < 1 || to < in || to > MG_TUNE_RESIZE_SIZE)
+      !mg_ex_const_int(z->L->x, z->out[z->lead + k], &to) || in < 1 || to > MG_TUNE_RESIZE_SIZE)
     return false;
-  double f = resize_given(z, k), scale = f > 0 ? 1 / f : (double)in / (double)to, slack = 1e-2;
-  *out = (Reach){1, 2 * to, (cubic ? -3 : -1) * to - 3 * in,
-                 2 * in}; /* one below the first with (r + 0.5) * in / to - 0.5 > x - 1, or 2 */
-  for (int64_t r = 0; r < to; r++) {
-    double pos = ((double)r + 0.5) * scale - 0.5;
-    for (int64_t x = (int64_t)pos - 3; x <= (int64_t)pos + 4; x++) {
-      bool meets = pos < 0                  ? x == 0
-                   : pos > (double)(in - 1) ? x == in - 1
-                                            : pos >= (double)x - 1 - slack && pos <= (double)x + 1 + slack;
-      if (cubic) meets = pos >= (double)x - 2 - slack && pos <= (double)x + 2 + slack;
-      if (x < 0 || x >= in || !meets) continue;
-      int64_t num = x * out->mul + out->add,
-              first = num >= 0 ? num / out->div : -((-num + out->div - 1) / out->div);
-      if (r < first) return false;
-      if (r - first + 1 > out->many) out->many = r - first + 1;
-    }
+  double f = resize_given(z, k), scale = f > 0 ? 1 / f : (double)in / (double)to;
+  if (corners) scale = to > 1 ? (double)(in - 1) / (double)(to - 1) : 0;
+  for (int slack = 0; slack < 3; slack++) {
+    *out = reach_line(in, to, cubic, corners, slack);
+    if (reach_holds(in, to, scale, cubic, corners, out)) return true;
   }
-  return out->many <= MG_TUNE_RESIZE_TAPS;
+  return false;
+}
+
+/* The first result that may meet source x, and the j-th one from there on. */
+static ExprRef reach_result(Lower *L, const Reach *q, ExprRef x, ExprRef j) {
+  ExprRef line = mg_sym_add(L->x, mg_sym_mul(L->x, x, lw_int(L, q->mul)), lw_int(L, q->add));
+  return mg_sym_add(L->x,
+                    mg_sym_sub(L->x, mg_sym_floordiv(L->x, line, lw_int(L, q->div)), lw_int(L, q->less)), j);
+}
+
+/* A table of what the j-th result weighs source x with; -inf: it does not meet x. Rows then have loads in
+ * place of a formula that is longer than the rest of their work. */
+static MgRc resize_weights(Resize *z, const Taps *t, int k, const Reach *q, MgView *out) {
+  Lower *L = z->L;
+  int d = z->lead + k;
+  SymRef size[2] = {lw_int(L, q->many), z->in[d]};
+  ExprRef to[LW_MAX_NDIM] = {0}, x = mg_ex_idx(L->x, 1), r = reach_result(L, q, x, mg_ex_idx(L->x, 0));
+  ExprRef sum = lw_const(L, z->acc, 0), met = lw_const(L, TY_i1, 0), none = sum;
+  to[d] = r;
+  for (int j = 0; j < t->n; j++) {
+    ExprRef hit = lw_op2(L, OP_eq, mg_ex_subst(L->x, t->t[k][j].i, to, d + 1), x);
+    sum = lw_op2(L, OP_add, sum, lw_where(L, hit, mg_ex_subst(L->x, t->t[k][j].w, to, d + 1), none));
+    met = lw_op2(L, OP_or, met, hit);
+  }
+  ExprRef inside = lw_op2(L, OP_and, lw_op2(L, OP_le, lw_int(L, 0), r), lw_op2(L, OP_lt, r, z->out[d]));
+  met = lw_op2(L, OP_and, met, inside);
+  TRY(lw_temp(L, lw_acc_dtype(z->acc), lw_meta(L, z->n->out[0])->device, 2, size, "weights", out));
+  return lw_store(L, out, lw_where(L, met, sum, lw_const(L, z->acc, -INFINITY)));
 }
 
 /* The gradient of linear or cubic resampling, dimension after dimension: each source sums what the results
@@ -274,23 +326,17 @@ static MgRc resize_gather(Resize *z, const Taps *t, ValRef grad, ValRef v, const
   ExprRef g = mg_ex_cvt(L->x, z->acc, lw_at(L, grad, at)), none = lw_const(L, z->acc, 0);
   for (int k = 0; k < z->s; k++) {
     int d = z->lead + k;
-    const Reach *q = &reach[k];
-    ExprRef x = mg_ex_idx(L->x, d),
-            first = mg_sym_floordiv(
-                L->x, mg_sym_add(L->x, mg_sym_mul(L->x, x, lw_int(L, q->mul)), lw_int(L, q->add)),
-                lw_int(L, q->div));
-    ExprRef r = mg_sym_add(L->x, first, mg_ex_idx(L->x, nd)), w = none;
-    ExprRef inside = lw_op2(L, OP_and, lw_op2(L, OP_le, lw_int(L, 0), r), lw_op2(L, OP_lt, r, z->out[d]));
-    next[d] = r;
-    for (int j = 0; j < t->n; j++) {
-      Tap p = {mg_ex_subst(L->x, t->t[k][j].i, next, nd), mg_ex_subst(L->x, t->t[k][j].w, next, nd)};
-      w = lw_op2(L, OP_add, w, lw_where(L, lw_op2(L, OP_eq, p.i, x), p.w, none));
-    }
-    ExprRef body = lw_op2(L, OP_mul, lw_masked(L, mg_ex_subst(L->x, g, next, nd), inside, none), w);
+    ExprRef x = mg_ex_idx(L->x, d), r = reach_result(L, &reach[k], x, mg_ex_idx(L->x, nd));
+    MgView table, out;
+    TRY(resize_weights(z, t, k, &reach[k], &table));
+    ExprRef w = mg_ex_load(L->x, z->acc, table.buf,
+                           mg_view_index(L->x, &table, (ExprRef[2]){mg_ex_idx(L->x, nd), x}), 0, 0);
+    next[d] = mg_sym_max(L->x, resize_clamp(L, r, z->out[d]), lw_int(L, 0));
+    ExprRef meets = lw_op2(L, OP_lt, lw_const(L, z->acc, -INFINITY), w);
+    ExprRef body = lw_where(L, meets, lw_op2(L, OP_mul, mg_ex_subst(L->x, g, next, nd), w), none);
     next[d] = x;
     size[d] = z->in[d];
-    size[nd] = lw_int(L, q->many);
-    MgView out;
+    size[nd] = lw_int(L, reach[k].many);
     if (k + 1 == z->s) TRY(lw_buffer(L, v, &out));
     else TRY(lw_temp(L, lw_acc_dtype(z->acc), m->device, nd, size, "resized", &out));
     TRY(lw_reduce(L, RED_sum, body, nd + 1, size, red, 0, &out, false));
@@ -322,8 +368,9 @@ static MgRc resize_backward(Lower *L, MgNode *n, const LwRow *r) {
   if (kind == RS_cubic && resize_same_size(&z)) return lw_define(L, v, lw_at(L, grad, at));
   TRY(lw_settle(L, grad));
   Reach reach[3];
-  bool gather = kind >= RS_linear && !lw_arg_bool(n, z.kscale - 1, false) && m->ndim + 1 < LW_MAX_NDIM;
-  for (int k = 0; k < z.s && gather; k++) gather = resize_reach(&z, k, kind == RS_cubic, &reach[k]);
+  bool gather = kind >= RS_linear && m->ndim + 1 < LW_MAX_NDIM;
+  for (int k = 0; k < z.s && gather; k++)
+    gather = resize_reach(&z, k, kind == RS_cubic, lw_arg_bool(n, z.kscale - 1, false), &reach[k]);
   resize_taps(&z, kind, &t);
   if (gather) return resize_gather(&z, &t, grad, v, reach);
   ExprRef g = mg_ex_cvt(L->x, z.acc, lw_at(L, grad, at));
