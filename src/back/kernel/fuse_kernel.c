@@ -72,6 +72,30 @@ static void choose_scatter_vector(FuKernel *k) {
     l->vec = (uint8_t)last;
 }
 
+/* May a vector of rows be accessed element by element?  Rows that lie multiples of a large power of two apart
+ * share their places in the first cache. */
+static bool rows_apart(const FuKernel *k, ExprRef index) {
+  enum {
+    PERIOD = 4096 / 4,
+    ROWS = 8
+  }; /* elements of a way of that cache; rows that are looked at side by side */
+  ExprRef coef, rest;
+  int64_t step;
+  if (!mg_ex_linear(k->s->x, index, k->shared - 1, &coef, &rest) || !mg_ex_const_int(k->s->x, coef, &step))
+    return false;
+  return step * ROWS / 2 % PERIOD != 0;
+}
+
+/* A running sum or product over each row: one number waits for the last one, so rows go side by side. */
+static bool scans_rows(const FuKernel *k) {
+  const FuNest *n = &k->nest[0];
+  if (k->n != 1 || n->l->kind != ML_scan || mg_red_is_arg(n->l->red_op) || k->shared < 1) return false;
+  if (fu_on_gpu(k->s, n->l) || !rows_apart(k, n->l->index)) return false;
+  for (uint32_t i = 0; i < n->nload; i++)
+    if (!rows_apart(k, n->load[i].index)) return false;
+  return true;
+}
+
 /* Chooses the vector index; may give up the last shared range so that it can be an inner loop. */
 static void choose_vector(FuKernel *k) {
   MgExprs *x = k->s->x;
@@ -94,7 +118,7 @@ static void choose_vector(FuKernel *k) {
   double outer = k->shared > 0 && k->shared <= last ? total_score(k, k->shared - 1) : -INFINITY;
   if (points && k->shared == k->nrange) vec = last;
   else if (window && k->shared > 0) vec = k->shared - 1;
-  else if (outer > inner && (outer > 0 || tiny) && wide) vec = k->shared - 1;
+  else if (outer > inner && (outer > 0 || tiny || scans_rows(k)) && wide) vec = k->shared - 1;
   else if (!scan && (inner > 0 || k->shared == 0)) vec = last;
   if (vec < 0) return;
   if (vec < k->shared && k->shared > 1 && !gpu) k->shared = vec; /* rows are the ranges before it */

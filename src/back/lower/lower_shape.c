@@ -67,8 +67,9 @@ static NodeRef shape_cat_begun(Lower *L, const MgNode *n, int dim, MgView *view)
   return 0;
 }
 
-/* On a GPU few parts are one expression, which reads the part that a point lies in: one kernel, which takes
- * what follows along. The parts are other than the result, or there would be nothing to choose from. */
+/* On a GPU, and for a scan, few parts are one expression, which reads the part that a point lies in: one
+ * kernel, which takes what follows along. The parts are other than the result, or there would be nothing to
+ * choose from. */
 static MgRc shape_cat_chosen(Lower *L, MgNode *n, int dim) {
   ValRef v = n->out[0];
   const MgVal *m = lw_meta(L, v);
@@ -92,12 +93,22 @@ static MgRc shape_cat_chosen(Lower *L, MgNode *n, int dim) {
   return lw_define(L, v, e);
 }
 
+/* Is all that reads v a running sum or product, which reads each element once?  Gradients of products are
+ * such products of all the others, of which the first one is of none. */
+static bool shape_is_scanned(Lower *L, ValRef v) {
+  const LwVal *lv = &L->val[v];
+  if (lv->uses != 1 || lv->need_buf || !lv->last || lv->last == UINT32_MAX) return false;
+  const MgNode *reader = mg_node(L->g, lv->last);
+  return reader->op->code == TOP_cumsum || reader->op->code == TOP_cumprod;
+}
+
 /* Parts of the result's rank, few of them. */
 static bool shape_cat_is_chosen(Lower *L, const MgNode *n) {
   enum { MOST = 4 };
   const MgArg *list = lw_arg(n, 0);
   const MgVal *m = lw_meta(L, n->out[0]);
-  if (!L->gpu || list->n < 2 || list->n > MOST || !mg_dtype_has_ty((MgDtype)m->dtype)) return false;
+  if (!L->gpu && !shape_is_scanned(L, n->out[0])) return false;
+  if (list->n < 2 || list->n > MOST || !mg_dtype_has_ty((MgDtype)m->dtype)) return false;
   for (uint32_t i = 0; i < list->n; i++)
     if (lw_meta(L, list->u.item[i].u.val)->ndim != m->ndim) return false;
   return true;
