@@ -319,13 +319,19 @@ static EmRef window_start(Em *e, EmRef index, BufRef buf, bool from_zero) {
   return from_zero ? em_arith(e, mg_scalar_info[OP_max].ll[SOC_S], OP_max, index, em_int(e, 0)) : index;
 }
 
+/* The unsigned integer of an element's size. */
+static MgTy window_bits(MgTy ty) {
+  int size = mg_ty_size(ty);
+  return size == 4 ? TY_u32 : size == 2 ? TY_u16 : TY_u8;
+}
+
 /* The elements of one window, a 32-bit number each, that the lanes want; at: their places in the buffer. */
 static EmRef window_take(Em *e, BufRef buf, MgTy ty, EmRef start, EmRef at, MgTy at_ty, int floor,
                          EmRef *off) {
   EmRef from = em_broadcast(e, em_cvt(e, at_ty, TY_i64, start, 1), at_ty, e->lanes);
   *off = em_cvt(e, TY_i32, at_ty, em_ins(e, "sub $t $a, $b", at_ty, at_ty, e->lanes, at, from), e->lanes);
   EmRef p = gep(e, em_mem(ty), em_none, buf, ty, start, 0), w = load_at(e, p, ty, e->lanes, floor);
-  MgTy bits = mg_ty_size(ty) == 4 ? TY_u32 : mg_ty_size(ty) == 2 ? TY_u16 : TY_u8;
+  MgTy bits = window_bits(ty);
   if (ty == TY_f32 || ty == TY_f16) w = em_conv(e, "bitcast", ty, bits, w, e->lanes);
   if (bits != TY_u32) w = em_conv(e, "zext", bits, TY_u32, w, e->lanes);
   return em_ins(e, "call $t @llvm.x86.avx2.permd($t $a, $t $b)", TY_u32, TY_u32, e->lanes, w, *off);
@@ -349,7 +355,7 @@ static EmRef load_windows(Em *e, const MgExpr *n, MgTy ty, int floor) {
     second = window_take(e, buf, ty, start, at, at_ty, floor, &off);
     v = em_select(e, TY_u32, e->lanes, inner, v, second);
   }
-  MgTy bits = mg_ty_size(ty) == 4 ? TY_u32 : mg_ty_size(ty) == 2 ? TY_u16 : TY_u8;
+  MgTy bits = window_bits(ty);
   if (bits != TY_u32) v = em_conv(e, "trunc", TY_u32, bits, v, e->lanes);
   return ty == TY_f32 || ty == TY_f16 ? em_conv(e, "bitcast", bits, ty, v, e->lanes) : v;
 }
