@@ -100,6 +100,30 @@ static int dynfloat_note_list(PyObject **known, PyObject *list, PyObject *was) {
   return rc;
 }
 
+PyObject *mg_dynfloat_keys_name(const MgGuards *g, SrcRef src, PyObject *dict) {
+  PyObject *of =
+      !src || g->src[src].kind == SRC_pinned ? dynfloat_pinned_name(dict) : mg_dynfloat_name(g, src);
+  PyObject *n = of ? PyUnicode_FromFormat("%U keys", of) : NULL;
+  Py_XDECREF(of);
+  return n;
+}
+
+/* Ints are the only difference between the keys of a dict and those that an entry was made for. */
+static int dynfloat_note_keys(PyObject **known, const MgGuards *g, SrcRef src, PyObject *dict,
+                              PyObject *was) {
+  PyObject *k, *v;
+  Py_ssize_t pos = 0, i = 0;
+  bool differ = false;
+  if (!dict || !PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(was)) return 0;
+  while (PyDict_Next(dict, &pos, &k, &v)) {
+    PyObject *before = PyTuple_GET_ITEM(was, i++);
+    if (k == before || mg_guard_same_const(k, before)) continue;
+    if (!PyLong_CheckExact(k) || !PyLong_CheckExact(before)) return 0;
+    differ = true;
+  }
+  return differ ? dynfloat_add_named(known, mg_dynfloat_keys_name(g, src, dict)) : 0;
+}
+
 /* Sources that lead through a guard that did not hold. */
 typedef struct Lost {
   const MgGuards *g;
@@ -128,7 +152,8 @@ static bool dynfloat_found(Lost *l, SrcRef src) {
 /* A container has come to hold more, or less, than when the entry was made, as the state of an optimizer
  * after the first step.  Numbers elsewhere are still compared. */
 static bool dynfloat_grown(const MgGuardOp *op) {
-  return op->kind == GK_keys || op->kind == GK_order || op->kind == GK_nokey || op->kind == GK_elements;
+  return op->kind == GK_keys || op->kind == GK_order || op->kind == GK_nokey || op->kind == GK_elements ||
+         op->kind == GK_size;
 }
 
 static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals,
@@ -145,6 +170,8 @@ static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlo
     if (!dynfloat_found(lost, op->src) || !dynfloat_found(lost, op->src2) ||
         mg_guard_op_holds(g, op, vals, s, turn))
       continue;
+    bool keys = op->kind == GK_keys || op->kind == GK_order;
+    if (keys && dynfloat_note_keys(known, g, op->src, vals[op->src], op->o)) return -1;
     if (dynfloat_grown(op)) {
       grown = true;
       dynfloat_lose(lost, op->src);
@@ -185,6 +212,7 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
   free(vals);
   for (uint32_t i = 0; i < g->ndict && !rc; i++) {
     const MgDictGuard *d = &g->dict[i];
+    if (d->all && mg_dict_guard_lives(d)) rc = dynfloat_note_keys(known, g, 0, d->dict, d->order);
     for (int k = 0; k < d->n && !rc && mg_dict_guard_lives(d); k++)
       rc = dynfloat_learn_key(known, d->dict, d->key[k], d->val[k],
                               PyDict_GetItemWithError(d->dict, d->key[k]));

@@ -19,6 +19,8 @@ int mg_dynfloat_init(void);
  * set; NULL: made when needed). */
 int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s);
 PyObject *mg_dynfloat_name(const MgGuards *g, SrcRef src);
+/* "the keys of this dict": by its source, or by itself when src is 0 or pinned. */
+PyObject *mg_dynfloat_keys_name(const MgGuards *g, SrcRef src, PyObject *dict);
 bool mg_dynfloat_is_number(PyObject *o);
 /* The dimension whose size times stride is the stride of dimension k, as in a dense tensor; -1: none. */
 int mg_symsize_inner(const MgFacts *f, int k);

@@ -90,6 +90,21 @@ static bool guard_order_equal(PyObject *dict, PyObject *keys) {
   return same;
 }
 
+bool mg_guard_plain_order(PyObject *dict) {
+  if (!PyODict_Check(dict) || PyDict_GET_SIZE(dict) < 2) return true;
+  PyObject *it = mg_dict_iter(dict), *k, *v;
+  bool same = it != NULL;
+  Py_ssize_t pos = 0;
+  while (same && PyDict_Next(dict, &pos, &k, &v)) {
+    PyObject *next = PyIter_Next(it);
+    same = next == k;
+    Py_XDECREF(next);
+  }
+  Py_XDECREF(it);
+  mg_clear_as_no();
+  return same;
+}
+
 static bool guard_list_equal(PyObject *list, PyObject *items) {
   if (PyList_GET_SIZE(list) != PyTuple_GET_SIZE(items)) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items); i++)
@@ -252,6 +267,8 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_array: return mg_nd_facts_hold(op->u.array, v);
   case GK_flat: return mg_wrapper_holds(v, op->o);
   case GK_length: return Py_TYPE(v) == (PyTypeObject *)op->o && Py_SIZE(v) == op->u.i;
+  case GK_size:
+    return Py_TYPE(v) == (PyTypeObject *)op->o && PyDict_GET_SIZE(v) == op->u.i && mg_guard_plain_order(v);
   case GK_keys: return guard_keys_equal(v, op->o);
   case GK_order: return guard_order_equal(v, op->o);
   case GK_order_is: return guard_order_equal(op->o, op->u.want);

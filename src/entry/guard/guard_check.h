@@ -19,4 +19,6 @@ uint64_t mg_guard_abc_token(void); /* changes when a class is registered with an
 /* Does one guard hold?  Loads store what they find in vals. */
 bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s,
                        uint64_t turn);
+/* Does an OrderedDict have its keys in the order in which they were added?  Other dicts do. */
+bool mg_guard_plain_order(PyObject *dict);
 #endif

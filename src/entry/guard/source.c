@@ -211,6 +211,15 @@ static PyObject *source_item(PyObject *p, int64_t i) {
   return source_owned(PySequence_GetItem(p, i)); /* a deque */
 }
 
+/* The i-th key of a dict, or its value. */
+static PyObject *source_at(PyObject *dict, int64_t i, bool value) {
+  PyObject *k, *v;
+  Py_ssize_t pos = 0;
+  while (PyDict_Check(dict) && PyDict_Next(dict, &pos, &k, &v))
+    if (!i--) return value ? v : k;
+  return NULL;
+}
+
 static PyObject *source_instance_dict(PyObject *p) {
   PyObject **d = _PyObject_GetDictPtr(p);
   if (d && !*d && !(*d = PyDict_New())) PyErr_Clear(); /* CPython makes it at the first write */
@@ -239,6 +248,8 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
   }
   case SRC_item: return source_item(p, s->idx);
   case SRC_key: return PyDict_GetItemWithError(p, s->key);
+  case SRC_key_at: return source_at(p, s->idx, false);
+  case SRC_value_at: return source_at(p, s->idx, true);
   case SRC_instdict: return source_instance_dict(p);
   case SRC_member: return source_owned(Py_TYPE(s->key)->tp_descr_get(s->key, p, (PyObject *)Py_TYPE(p)));
   case SRC_attr: return source_attr(p, s->key);

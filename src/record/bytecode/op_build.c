@@ -4,6 +4,7 @@
 #include "record/core/identity.h"
 #include "record/object/lazy_text.h"
 #include "record/object/wrap.h"
+#include "record/symbolic/number_index.h"
 
 /* Moves the n topmost entries into a new sequence. */
 static MgStep build_sequence(MgLoop *l, int n, PyObject *seq, PyObject **items) {
@@ -122,6 +123,7 @@ MgStep mg_op_SET_UPDATE(MgLoop *l, const MgInstr *in) {
 
 MgStep mg_op_DICT_UPDATE(MgLoop *l, const MgInstr *in) {
   if (loop_touch(l, TOS())) return STEP_error;
+  if (l->rec) mg_numkey_seen(PEEK(in->arg + 1), TOS());
   int rc = PyDict_Update(PEEK(in->arg + 1), TOS());
   if (rc < 0 && PyErr_ExceptionMatches(PyExc_AttributeError))
     PyErr_Format(PyExc_TypeError, "'%.200s' object is not a mapping", Py_TYPE(TOS())->tp_name);

@@ -11,6 +11,7 @@
 #include "record/dispatch/number_operands.h"
 #include "record/object/finalizers.h"
 #include "record/object/wrap.h"
+#include "record/symbolic/number_index.h"
 #include "record/symbolic/number_ops.h"
 
 /* ---- attributes ---- */
@@ -185,6 +186,7 @@ static PyObject *ops_apply(const MgLoop *l, int op, PyObject *a, PyObject *b) {
 MgStep mg_op_BINARY_OP(MgLoop *l, const MgInstr *in) {
   if ((size_t)in->arg >= sizeof ops_binary / sizeof *ops_binary) return STEP_unknown;
   if (loop_touch(l, PEEK(2)) || loop_touch(l, TOS())) return STEP_error;
+  if (l->rec) mg_numkey_seen(PEEK(2), TOS());
   if (l->rec && in->arg >= OPS_INPLACE && mg_finalizer_inplace(PEEK(2), TOS())) return STEP_error;
   return loop_result(l, 2, ops_apply(l, in->arg, PEEK(2), TOS()));
 }
@@ -195,6 +197,7 @@ MgStep mg_op_COMPARE_OP(MgLoop *l, const MgInstr *in) {
     mg_compared(TOS());
   }
   if (loop_touch(l, PEEK(2)) || loop_touch(l, TOS())) return STEP_error;
+  if (l->rec) mg_numkey_seen(PEEK(2), TOS());
   return loop_result(l, 2, ops_apply(l, -1 - in->arg, PEEK(2), TOS()));
 }
 

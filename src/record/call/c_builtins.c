@@ -21,12 +21,15 @@
 #include "record/core/source_place.h"
 #include "record/object/attributes.h"
 #include "record/object/finalizers.h"
+#include "record/object/items.h"
 #include "record/object/namespaces.h"
 #include "record/object/wrap.h"
 #include "record/snapshot/snapshot_build.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_index.h"
 #include "record/symbolic/number_ops.h"
 #include "record/tensor/mode_stack.h"
+#include "results.h"
 
 /* ---- dir ---- */
 
@@ -136,10 +139,71 @@ static bool builtin_reads_lazy(const MgCall *c, PyObject *dict, PyObject **out) 
   return true;
 }
 
+/* A method of dicts with a key: where a number that runs compute is the key or one of the keys. */
+static bool builtin_number_key(const MgCall *c, PyObject *dict, Py_ssize_t first, const char *name,
+                               PyObject **out) {
+  bool sets = !strcmp(name, "setdefault"), pops = !strcmp(name, "pop");
+  Py_ssize_t n = c->npos - first;
+  if (c->kwnames || n < 1 || n > 2 || !(sets || pops || mg_builtin_looks_up(name))) return false;
+  PyObject *key = c->arg[first], *same, *other = n == 2 ? c->arg[first + 1] : NULL;
+  int found = mg_numkey_find(dict, key, &same);
+  if (found == MG_ASK_PYTHON) return false;
+  *out = NULL;
+  if (found < 0) return true;
+  if (!strcmp(name, "__contains__")) return *out = PyBool_FromLong(found), true;
+  if (found) *out = mg_numkey_get(dict, same);
+  else if (other || sets || !strcmp(name, "get")) *out = Py_NewRef(other ? other : Py_None);
+  else PyErr_SetObject(PyExc_KeyError, key);
+  bool writes = found ? pops : sets;
+  if (*out && writes && mg_rec_setitem(dict, found ? same : key, found ? NULL : *out)) Py_CLEAR(*out);
+  return true;
+}
+
+/* Does this C function not look up keys of the dicts that it is given? */
+static bool builtin_spares_keys(PyObject *f) {
+  static const char *const methods[] = {"items",   "keys",    "values",   "copy",   "clear",
+                                        "popitem", "__len__", "__iter__", "append", NULL};
+  static const char *const names[] = {"len",     "iter",     "next",  "isinstance", "id",       "type",
+                                      "dict",    "list",     "tuple", "bool",       "getattr",  "hasattr",
+                                      "setattr", "callable", "zip",   "enumerate",  "reversed", NULL};
+  char buf[256];
+  if (PyType_Check(f) && PyType_IsSubtype((PyTypeObject *)f, &_PyWeakref_RefType)) return true;
+  const char *name = mg_policy_method(f, buf, sizeof buf), *const *at = methods;
+  if (mg_policy_self(f) || !PyCFunction_Check(f)) {
+    while (*at && strcmp(name, *at)) at++;
+    if (*at) return true;
+  }
+  name = mg_policy_name(f, buf, sizeof buf);
+  if (strncmp(name, "builtins.", 9)) return false;
+  for (at = names; *at && strcmp(name + 9, *at);) at++;
+  return *at != NULL;
+}
+
+/* True: *out is the result.  False: it is called as usual, and what C code would find out by itself about
+ * numbers that are keys is guarded. */
+static bool builtin_on_numbers(const MgCall *c, PyObject *self, PyObject **out) {
+  char buf[256];
+  bool dict = self && (PyDict_CheckExact(self) || PyODict_CheckExact(self));
+  const char *name = dict ? mg_policy_method(c->f, buf, sizeof buf) : NULL;
+  if (dict && builtin_number_key(c, self, mg_policy_self(c->f) ? 0 : 1, name, out)) return true;
+  if (!mg_rec->number_keys) return false;
+  bool sees = mg_numkey_reached(&self, 1) || mg_numkey_reached(c->arg, c->n);
+  bool copies = c->f == (PyObject *)&PyList_Type || c->f == (PyObject *)&PyTuple_Type;
+  if (sees && copies && c->n == 1 && !PyIter_Check(c->arg[0])) { /* an OrderedDict looks its keys up */
+    bool hashing = mg_numkey_begin();
+    *out = mg_call_plain(c);
+    mg_numkey_end(hashing);
+    return true;
+  }
+  if (sees && !builtin_spares_keys(c->f)) mg_numkey_settle();
+  return false;
+}
+
 bool mg_call_on_mapping(const MgCall *c, PyObject **out) {
   PyObject *self = mg_policy_self(c->f), *dict;
   if (!self && c->n && (Py_TYPE(c->f) == &PyMethodDescr_Type || Py_TYPE(c->f) == &PyWrapperDescr_Type))
     self = c->arg[0];
+  if (builtin_on_numbers(c, self, out)) return true;
   if (!self) return builtin_reads_mapping(c, out);
   if (Py_TYPE(self) == &PyDictProxy_Type && (dict = mg_rec_class_mapping(self))) {
     *out = mg_rec_class_mapping_call(c, dict);

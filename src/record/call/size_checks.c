@@ -8,7 +8,7 @@
 #include "record/symbolic/item_numbers.h"
 #include "record/symbolic/number.h"
 #include "record/symbolic/number_ops.h"
-#include "record/symbolic/size_index.h"
+#include "record/symbolic/number_index.h"
 #include "record/symbolic/sizes.h"
 
 static bool ask_any(PyObject *const *arg, Py_ssize_t n) {

@@ -144,6 +144,7 @@ typedef struct MgSymNode {
                      depends on tensors */
   ValRef val;     /* 0-dim float64 or int64 value; 0: not needed by the graph yet (see mg_symnode_val) */
   char kind;      /* 'f' float, 'i' int, 'b' bool */
+  bool keyed;     /* it is a key of a dict that the recording sees (number_index.h) */
   uint8_t calc;   /* without src and row: the MgCalc of its operands */
   uint32_t at;    /* element of row */
   ValRef row;     /* value of the graph that the number is an element of; 0: computed from operands

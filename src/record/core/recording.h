@@ -71,7 +71,9 @@ typedef struct MgRec {
   bool unrolls;  /* the rest of a loop that began before is recorded (older_iterators.h) */
   PyObject *ids; /* dict: what id() gave of objects made here, and which of the two a snapshot has met (True:
                     the number, False: the object) */
-  bool texts;    /* strings that nobody may read were made (lazy_text.h) */
+  bool number_keys;  /* some dict has a number that runs compute as a key (number_index.h) */
+  bool hashing;      /* such a number gives the hash of what it is now, without a guard */
+  bool texts;        /* strings that nobody may read were made (lazy_text.h) */
   PyObject *handled; /* the exception that was being handled when the recording began; borrowed, or NULL */
   bool claims;       /* answers are taken for granted that each run looks at (speculation.h) */
   bool claims_early; /* assumed answers are looked at before anything is written to an input */

@@ -21,7 +21,7 @@
 #include "record/object/wrap.h"
 #include "record/symbolic/number.h"
 #include "record/symbolic/number_ops.h"
-#include "record/symbolic/size_index.h"
+#include "record/symbolic/number_index.h"
 
 int mg_rec_touch(PyObject *o) {
   if (!mg_rec || !mg_older_opaque(o)) return 0;
@@ -61,6 +61,11 @@ PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
     if (v || PyErr_Occurred()) return v;
   }
   if (mg_rec && PyDict_Check(o)) mg_compared(key);
+  PyObject *same;
+  int found = mg_rec ? mg_numkey_find(o, key, &same) : MG_ASK_PYTHON;
+  if (found == 1) return mg_numkey_get(o, same);
+  if (found == 0) PyErr_SetObject(PyExc_KeyError, key);
+  if (found != MG_ASK_PYTHON) return NULL;
   PyObject *item = mg_symask_item(o, key),
            *index = item || PyErr_Occurred() ? NULL : seq_tensor_index(o, key);
   if (index) item = PyObject_GetItem(o, index);
@@ -93,7 +98,21 @@ PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
   return mg_wrap_key(o, key, v);
 }
 
+/* o[key] = v, or del o[key] with v NULL, where a number that runs compute is the key or one of the keys.
+ * -1 with an exception; MG_ASK_PYTHON: there is no such number. */
+static int seq_set_number(PyObject *o, PyObject *key, PyObject *v) {
+  PyObject *same;
+  int found = mg_numkey_find(o, key, &same);
+  if (found < 0) return found;
+  if (!found && !v) return PyErr_SetObject(PyExc_KeyError, key), -1;
+  bool before = mg_numkey_begin(), ends = found && mg_finalizer_item(o, same);
+  mg_numkey_end(before);
+  return ends ? -1 : mg_numkey_set(o, found ? same : key, v);
+}
+
 int mg_rec_setitem(PyObject *o, PyObject *key, PyObject *v) {
+  int number = mg_rec ? seq_set_number(o, key, v) : MG_ASK_PYTHON;
+  if (number != MG_ASK_PYTHON) return number;
   if (mg_rec && mg_finalizer_item(o, key)) return -1;
   if (mg_rec && PyDict_Check(o)) mg_compared(key);
   if (mg_rec && mg_rec_is_namespace(o)) {
@@ -134,7 +153,10 @@ PyObject *mg_rec_next(PyObject *it) {
     return strcmp(t->tp_name, "itertools.count")
                ? mg_rec_break(BK_iterator, "next of an older %s", t->tp_name)
                : mg_draw_next(it);
-  PyObject *v = t->tp_iternext(it);
+  bool hashing = mg_numkey_begin(); /* those of an OrderedDict look each key up */
+  PyObject *v = t == &PyODictIter_Type ? t->tp_iternext(it) : NULL;
+  mg_numkey_end(hashing);
+  if (t != &PyODictIter_Type) v = t->tp_iternext(it);
   if (!v) return NULL;
   if (!PyObject_TypeCheck(v, mg_torch.tensor) || mg_standin_check(v)) return v;
   PyObject *w = mg_wrap_result(v);
@@ -149,7 +171,7 @@ static int seq_contains_number(PyObject *c, PyObject *x) {
   if (!mg_symfloat_is(x) || (!PyDict_Check(c) && !PyAnySet_Check(c)) || seq_in_python(c, mg_names.contains))
     return MG_ASK_PYTHON;
   if (mg_rec_is_namespace(c) || mg_older_opaque(c)) return MG_ASK_PYTHON;
-  PyObject *keys = PySequence_List(c), *set = NULL, *has = NULL, *r = NULL;
+  PyObject *keys = mg_numkey_list(c), *set = NULL, *has = NULL, *r = NULL;
   bool plain = keys != NULL;
   for (Py_ssize_t i = 0; plain && i < PyList_GET_SIZE(keys); i++) {
     PyObject *k = PyList_GET_ITEM(keys, i);
@@ -173,7 +195,9 @@ int mg_rec_contains(PyObject *c, PyObject *x) {
     mg_compared(c);
     mg_compared(x);
   }
+  PyObject *same;
   int number = mg_rec ? seq_contains_number(c, x) : MG_ASK_PYTHON;
+  if (number == MG_ASK_PYTHON && mg_rec) number = mg_numkey_find(c, x, &same);
   if (number != MG_ASK_PYTHON) return number;
   if (mg_rec && ((PyDict_Check(c) && mg_older(c)) || PyAnySet_Check(c))) mg_older_pin(x);
   if (mg_rec && mg_rec_is_namespace(c)) {

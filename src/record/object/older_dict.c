@@ -18,6 +18,8 @@
 #include "record/object/finalizers.h"
 #include "record/object/wrap.h"
 #include "record/symbolic/dynamic_sources.h"
+#include "record/symbolic/number_index.h"
+#include "record/symbolic/number_ops.h"
 
 /* defaultdict: the factory is an object like any other. */
 static int olderdict_copy_factory(PyObject *v, PyObject *c, SrcRef src) {
@@ -96,6 +98,48 @@ int mg_olderdict_look(PyObject *seen) {
              : 0;
 }
 
+/* An instance of a class has attributes as well. */
+static int olderdict_copied(uint32_t at, SrcRef src) {
+  MgIdent *d = mg_rec->ident;
+  PyObject *v = d->v[at].orig, *c = d->v[at].seen;
+  PyObject **attrs = PyODict_CheckExact(v) ? _PyObject_GetDictPtr(v) : NULL; /* few have any */
+  bool bare = PyDict_CheckExact(v) || (attrs && (!*attrs || !PyDict_GET_SIZE(*attrs)));
+  if (!bare && mg_older_copy_attrs(at, v, c, src)) return -1;
+  bool before = mg_numkey_begin();
+  d->v[at].pristine = olderdict_plain_copy(c);
+  mg_numkey_end(before);
+  return d->v[at].pristine ? 0 : -1;
+}
+
+/* The same as olderdict_copy for a dict whose keys are other ints at other calls: keys and values are found
+ * by their position. */
+static int olderdict_copy_moving(uint32_t at, PyObject *keys, PyObject *read) {
+  MgIdent *d = mg_rec->ident;
+  MgGuards *g = mg_rec->guards;
+  PyObject *v = d->v[at].orig, *c = d->v[at].seen;
+  SrcRef src = d->v[at].src;
+  Py_ssize_t n = PyTuple_GET_SIZE(keys);
+  if (!src) src = d->v[at].src = mg_source(g, SRC_pinned, 0, 0, v);
+  mg_guard_add(g, GK_size, src, (PyObject *)Py_TYPE(v), n);
+  if (PyObject_TypeCheck(v, mg_torch.defaultdict) && olderdict_copy_factory(v, c, src)) return -1;
+  for (int32_t i = 0; i < n; i++) {
+    PyObject *k = PyTuple_GET_ITEM(keys, i), *x = PyDict_GetItemWithError(v, k);
+    PyObject *have = read ? PyDict_GetItemWithError(read, k) : NULL;
+    SrcRef ks = mg_source(g, SRC_key_at, src, i, NULL), xs = mg_source(g, SRC_value_at, src, i, NULL);
+    PyObject *kw = PyLong_CheckExact(k) ? mg_symfloat_input(k, ks) : mg_wrap(k, ks), *w = NULL;
+    if (kw && have) w = mg_older_fill(have) ? NULL : Py_NewRef(have);
+    else if (kw && x) w = mg_wrap(x, xs);
+    bool before = mg_numkey_begin();
+    int rc = w ? mg_dict_put(c, kw, w) : -1;
+    mg_numkey_end(before);
+    if (!rc) mg_numkey_note(kw);
+    Py_XDECREF(kw);
+    Py_XDECREF(w);
+    if (rc) return -1;
+  }
+  return olderdict_copied(at, src);
+}
+
 /* Wraps the content of v into its copy, whose entry is at; read: what some keys hold already, or NULL.  Keys
  * are wrapped too: a tensor may be one.  An OrderedDict keeps its order beside the
  * dict, where no version counts. */
@@ -107,6 +151,7 @@ static int olderdict_copy(uint32_t at, PyObject *keys, PyObject *read) {
   for (Py_ssize_t i = 0; !src && i < PyTuple_GET_SIZE(keys); i++)
     if (mg_guard_key_moves(v, PyTuple_GET_ITEM(keys, i)))
       src = d->v[at].src = mg_source(mg_rec->guards, SRC_pinned, 0, 0, v);
+  if (mg_dynfloat_keys(src, v, keys)) return olderdict_copy_moving(at, keys, read);
   if (src) {
     mg_guard_add(mg_rec->guards, GK_type, src, (PyObject *)Py_TYPE(v), 0);
     mg_guard_add(mg_rec->guards, PyODict_Check(v) ? GK_order : GK_keys, src, keys, 0);
@@ -127,10 +172,7 @@ static int olderdict_copy(uint32_t at, PyObject *keys, PyObject *read) {
     Py_XDECREF(w);
     if (rc) return -1;
   }
-  PyObject **attrs = PyODict_CheckExact(v) ? _PyObject_GetDictPtr(v) : NULL; /* few have any */
-  bool bare = PyDict_CheckExact(v) || (attrs && (!*attrs || !PyDict_GET_SIZE(*attrs)));
-  if (!bare && mg_older_copy_attrs(at, v, c, src)) return -1;
-  return (d->v[at].pristine = olderdict_plain_copy(c)) ? 0 : -1;
+  return olderdict_copied(at, src);
 }
 
 int mg_olderdict_fill(PyObject *seen) {

@@ -20,6 +20,7 @@
 #include "record/snapshot/snapshot_build.h"
 #include "record/snapshot/torch_effects.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_index.h"
 #include "record/tensor/function_modes.h"
 #include "record/tensor/input_overlap.h"
 #include "record/tensor/leaf_grad.h"
@@ -755,7 +756,7 @@ uint32_t mg_snap_build(MgBuilder *b, PyObject *o) {
 MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, PyObject *ret) {
   MgSnapshot *s = mg_calloc(1, sizeof *s);
   MgBuilder b = {.s = s};
-  bool ok = false;
+  bool ok = false, hashing = mg_numkey_begin();
   if (s) {
     s->keep = PyList_New(0);
     s->guards = mg_rec->guards;
@@ -775,8 +776,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
     else if (!slots[i]) s->slot[i] = SNAP_UNBOUND;
     else if ((s->slot[i] = mg_snap_build(&b, slots[i])) == SNAP_FAIL) goto done;
   }
-  if (ret && (s->ret = mg_snap_build(&b, ret)) == SNAP_FAIL) goto done;
-  if (!mg_snap_writes(&b)) goto done;
+  if ((ret && (s->ret = mg_snap_build(&b, ret)) == SNAP_FAIL) || !mg_snap_writes(&b)) goto done;
   for (uint32_t i = 0; i < b.nlate; i += 2)
     if (snap_append(&b, (MgSnapInstr){SN_set_state, b.late[i], 1, 0, NULL}, &b.late[i + 1], true) ==
         SNAP_FAIL)
@@ -787,6 +787,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
   s->only_out = n == 0 && ret && !s->nw && !s->state.any && s->n == 2 && s->p[s->ret].op == SN_out;
   ok = true;
 done:
+  mg_numkey_end(hashing);
   mg_map_free(&b.owner);
   mg_map_free(&b.memo);
   mg_map_free(&b.out);

@@ -4,6 +4,7 @@
 #include "base/table.h"
 #include "entry/guard/automatic_dynamic.h"
 #include "entry/guard/guard_add.h"
+#include "entry/guard/guard_check.h"
 #include "entry/guard/guard_set.h"
 #include "entry/guard/source.h"
 #include "entry/launch/config.h"
@@ -13,6 +14,7 @@
 #include "host/torch/array_header.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
+#include "tuning.h"
 
 PyObject *mg_dynfloat_sources(bool unbacked) {
   PyObject *config = PyImport_GetModule(mg_names.compiler_config), *all = NULL, *re = NULL;
@@ -102,6 +104,15 @@ SrcRef mg_dynfloat_class_attr(PyTypeObject *t, PyObject *name, PyObject *val) {
 bool mg_transient_class(PyTypeObject *t) {
   const MgMap *m = mg_rec ? mg_rec->transient : NULL;
   return m && m->n && mg_map_getp(m, t) != MG_MAP_NONE;
+}
+
+bool mg_dynfloat_keys(SrcRef src, PyObject *dict, PyObject *keys) {
+  Py_ssize_t n = PyTuple_GET_SIZE(keys), numbers = 0;
+  if (!mg_rec->dyn || n > MG_TUNE_NUMBER_KEYS) return false;
+  for (Py_ssize_t i = 0; i < n; i++) numbers += PyLong_CheckExact(PyTuple_GET_ITEM(keys, i));
+  bool knows = numbers && mg_dynfloat_setting(dict) &&
+               mg_dynfloat_knows(mg_dynfloat_keys_name(mg_rec->guards, src, dict));
+  return knows && mg_guard_plain_order(dict);
 }
 
 bool mg_dynfloat_iterators(void) { return mg_rec->dyn && mg_dynfloat_knows(Py_NewRef(mg_names.iterator)); }

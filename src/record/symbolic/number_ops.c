@@ -343,6 +343,8 @@ static PyObject *symfloat_str(PyObject *o) {
   return r;
 }
 static Py_hash_t symfloat_hash(PyObject *o) {
+  const MgSymNode *n = mg_symnode_of(o);
+  if (mg_rec && mg_rec->hashing && n && n->hint) return PyObject_Hash(n->hint);
   PyObject *x = symfloat_number(o);
   Py_hash_t h = x ? PyObject_Hash(x) : -1;
   Py_XDECREF(x);

@@ -1,0 +1,200 @@
+/* See the header. */
+#include "record/symbolic/number_index.h"
+#include "entry/guard/guard_add.h"
+#include "entry/guard/late_draws.h"
+#include "host/python/hook_mode.h"
+#include "host/python/iterators.h"
+#include "host/python/names.h"
+#include "host/python/pyobject.h"
+#include "record/core/capture.h"
+#include "record/core/recording.h"
+#include "record/symbolic/number.h"
+#include "record/symbolic/sizes.h"
+#include "results.h"
+#include "tuning.h"
+
+MgSymNode *mg_ask_late(PyObject *o) {
+  MgSymNode *n = mg_symnode_of(o);
+  return n && n->cap && !n->src && !n->hint ? n : NULL;
+}
+
+/* A number that a run learns and graphs have words for: one that depends on data, or comes from sizes. */
+static bool ask_index(PyObject *o) {
+  MgSymNode *n = mg_symnode_of(o);
+  return n && mg_symfloat_class(o) == &PyLong_Type && (mg_ask_late(o) || (n->src && mg_symsize_of(n)));
+}
+
+PyObject *mg_symask_item(PyObject *tensor, PyObject *key) {
+  if (!mg_rec || !mg_standin_is(tensor) || (!mg_rec->cap->syms && !mg_symsize_inputs(&mg_rec->cap->sizes)))
+    return NULL;
+  if (ask_index(key))
+    return mg_standin_val(tensor) && mg_val(mg_rec->g, mg_standin_val(tensor))->ndim
+               ? PyObject_CallMethod(tensor, "select", "iO", 0, key)
+               : NULL;
+  if (!PyTuple_CheckExact(key)) return NULL;
+  Py_ssize_t n = PyTuple_GET_SIZE(key);
+  bool any = false;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *o = PyTuple_GET_ITEM(key, i);
+    any |= ask_index(o);
+    if (!PySlice_Check(o) && !PyLong_CheckExact(o) && !ask_index(o)) return NULL;
+  }
+  if (!any || n > mg_val(mg_rec->g, mg_standin_val(tensor))->ndim) return NULL;
+  PyObject *t = Py_NewRef(tensor), *rest = PyList_New(0), *index = NULL;
+  for (Py_ssize_t i = n; rest && t && i-- > 0;) { /* the last first, so that dimensions keep their numbers */
+    PyObject *o = PyTuple_GET_ITEM(key, i);
+    if (ask_index(o)) Py_SETREF(t, PyObject_CallMethod(t, "select", "nO", i, o));
+    else if (PyList_Insert(rest, 0, o)) Py_CLEAR(t);
+  }
+  if (t && rest && PyList_GET_SIZE(rest) && (index = PyList_AsTuple(rest)))
+    Py_SETREF(t, PyObject_GetItem(t, index));
+  Py_XDECREF(index);
+  Py_XDECREF(rest);
+  return t;
+}
+
+/* ---- keys of dicts ---- */
+
+/* The node of an int that every run finds or computes before its graph; NULL: something else. */
+static MgSymNode *numkey_node(PyObject *o) {
+  MgSymNode *n = mg_symnode_of(o);
+  bool known = n && n->cap && n->cap == mg_rec->cap && n->src && n->hint;
+  return known && PyLong_CheckExact(n->hint) && !mg_draw_late(mg_rec->guards, n->src) ? n : NULL;
+}
+
+/* Dicts that no Python code has a say about. */
+static bool numkey_dict(PyObject *o) { return PyDict_CheckExact(o) || PyODict_CheckExact(o); }
+
+static bool numkey_has(PyObject *dict) {
+  PyObject *k, *v;
+  Py_ssize_t pos = 0;
+  while (PyDict_Next(dict, &pos, &k, &v))
+    if (mg_symnode_of(k)) return true;
+  return false;
+}
+
+/* Is k a plain key that no int equals? */
+static bool numkey_apart(PyObject *k) {
+  PyTypeObject *t = Py_TYPE(k);
+  if (PyUnicode_CheckExact(k) || PyBytes_CheckExact(k) || k == Py_None || t->tp_richcompare == NULL)
+    return true;
+  return t->tp_richcompare == PyBaseObject_Type.tp_richcompare || PyTuple_CheckExact(k) ||
+         PyFrozenSet_CheckExact(k);
+}
+
+/* Are two keys equal?  Guarded.  -1 with an exception, MG_ASK_PYTHON: only their classes know. */
+static int numkey_equal(PyObject *a, PyObject *b) {
+  if (a == b) return 1;
+  if (!mg_symnode_of(a)) { /* the number comes first */
+    PyObject *other = a;
+    a = b;
+    b = other;
+  }
+  if (!mg_symnode_of(a))
+    return mg_guard_is_const(a) && mg_guard_is_const(b) ? PyObject_RichCompareBool(a, b, Py_EQ)
+                                                        : MG_ASK_PYTHON;
+  bool number = PyLong_CheckExact(b) || PyFloat_CheckExact(b) || PyBool_Check(b) || numkey_node(b);
+  if (!numkey_node(a) || !number) return numkey_node(a) && numkey_apart(b) ? 0 : MG_ASK_PYTHON;
+  PyObject *r = PyObject_RichCompare(a, b, Py_EQ);
+  int yes = r ? PyObject_IsTrue(r) : -1;
+  Py_XDECREF(r);
+  return yes;
+}
+
+bool mg_numkey_begin(void) {
+  bool before = mg_rec->hashing;
+  mg_rec->hashing = true;
+  return before;
+}
+
+void mg_numkey_end(bool before) { mg_rec->hashing = before; }
+
+PyObject *mg_numkey_list(PyObject *keys) {
+  bool before = mg_numkey_begin();
+  PyObject *list = PySequence_List(keys);
+  mg_numkey_end(before);
+  return list;
+}
+
+int mg_numkey_find(PyObject *dict, PyObject *key, PyObject **same) {
+  *same = NULL;
+  if (!mg_rec || !numkey_dict(dict)) return MG_ASK_PYTHON;
+  bool number = numkey_node(key) != NULL;
+  if (!number && (!mg_rec->number_keys || mg_symnode_of(key) || !numkey_has(dict) || numkey_apart(key)))
+    return MG_ASK_PYTHON;
+  if (PyDict_GET_SIZE(dict) > MG_TUNE_NUMBER_KEYS) {
+    mg_numkey_settle();
+    return MG_ASK_PYTHON;
+  }
+  PyObject *keys = mg_numkey_list(dict); /* comparing may run code of torch */
+  int found = keys ? 0 : -1;
+  for (Py_ssize_t i = 0; !found && i < PyList_GET_SIZE(keys); i++) {
+    PyObject *k = PyList_GET_ITEM(keys, i);
+    found = numkey_equal(key, k);
+    if (found == 1) *same = k; /* the dict keeps it */
+  }
+  Py_XDECREF(keys);
+  if (found == MG_ASK_PYTHON) mg_numkey_settle();
+  return found;
+}
+
+PyObject *mg_numkey_get(PyObject *dict, PyObject *same) {
+  bool before = mg_numkey_begin();
+  PyObject *v = PyDict_GetItemWithError(dict, same);
+  mg_numkey_end(before);
+  return Py_XNewRef(v);
+}
+
+int mg_numkey_set(PyObject *dict, PyObject *key, PyObject *v) {
+  bool before = mg_numkey_begin();
+  int rc = v ? PyObject_SetItem(dict, key, v) : PyObject_DelItem(dict, key);
+  mg_numkey_end(before);
+  if (!rc && v) mg_numkey_note(key);
+  return rc;
+}
+
+void mg_numkey_note(PyObject *key) {
+  MgSymNode *n = mg_symnode_of(key);
+  if (!n) return;
+  n->keyed = true;
+  mg_rec->number_keys = true;
+}
+
+/* Is there a dict with such keys in o? */
+static bool numkey_reached(PyObject *o, int depth) {
+  const char *name;
+  PyObject *viewed = mg_view_of(o, &name), *k, *v;
+  Py_ssize_t pos = 0;
+  if (viewed) o = viewed;
+  if (PyDict_Check(o) && numkey_has(o)) return true;
+  if (!depth) return false;
+  if (PyDict_Check(o))
+    while (PyDict_Next(o, &pos, &k, &v))
+      if (numkey_reached(v, depth - 1)) return true;
+  PyObject **item = PyList_Check(o) ? ((PyListObject *)o)->ob_item : NULL;
+  if (PyTuple_Check(o)) item = ((PyTupleObject *)o)->ob_item;
+  for (Py_ssize_t i = 0; item && i < Py_SIZE(o); i++)
+    if (numkey_reached(item[i], depth - 1)) return true;
+  return false;
+}
+
+bool mg_numkey_reached(PyObject *const *o, Py_ssize_t n) {
+  bool any = false;
+  for (Py_ssize_t i = 0; mg_rec->number_keys && !any && i < n; i++)
+    any = o[i] && numkey_reached(o[i], MG_TUNE_NUMBER_KEYS_DEPTH);
+  return any;
+}
+
+void mg_numkey_settle(void) {
+  PyObject *all = mg_rec->cap->syms;
+  for (Py_ssize_t i = 0; all && i < PyList_GET_SIZE(all); i++) {
+    MgSymNode *s = (MgSymNode *)PyList_GET_ITEM(all, i);
+    if (s->keyed && s->src) mg_symnode_expect(s->cap, s->src, s->hint);
+    s->keyed = false;
+  }
+  mg_rec->number_keys = false;
+}
+
+void mg_numkey_seen(PyObject *a, PyObject *b) {
+  if (mg_numkey_reached(&a, 1) || mg_numkey_reached(&b, 1)) mg_numkey_settle();
+}
