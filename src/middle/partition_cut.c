@@ -14,7 +14,8 @@
  * Computed again are only cheap ops that the back end fuses into their readers: not what a library computes,
  * reductions, gathers, random numbers; nor a value that backward hands to a library (it would have to be put
  * into memory twice); nor one that forward still needs far below (the chain of all such sums would
- * be computed in one piece). */
+ * be computed in one piece); nor elementary functions of a long row of them, where time goes into
+ * computing and not into memory. */
 #include "middle/mincut.h"
 #include "middle/partition_priv.h"
 #include <string.h>
@@ -38,8 +39,10 @@ typedef struct Cut {
   bool *relevant;   /* per value: backward may want it */
   uint32_t *inside; /* per value: the checkpointed block that computes it, when nothing outside of it does */
   uint32_t *level;  /* per value: most expensive ops on a path to it */
-  uint32_t *chain;  /* per value: cheap ops since the last expensive one, on the longest path */
-  NodeRef node;     /* of the walk in progress */
+  uint32_t *before,
+      *after;      /* per value: elementary functions on the longest path of cheap ops to it, from it */
+  uint32_t *chain; /* per value: cheap ops since the last expensive one, on the longest path */
+  NodeRef node;    /* of the walk in progress */
 } Cut;
 
 /* Copies that are no pointwise work: each part of the result has its own source. */
@@ -180,6 +183,82 @@ static void cut_facts(Cut *c) {
   for (uint32_t i = 0; i < g->nwb; i++) cut_mark_stored(&g->wb_value[i], c);
 }
 
+/* Does computing it take much longer than reading its result? */
+static bool cut_is_function(const MgNode *n) {
+  switch (n->op->code) {
+  case TOP_gelu:
+  case TOP_mish:
+  case TOP_silu:
+  case TOP_elu:
+  case TOP_celu:
+  case TOP_selu:
+  case TOP_softplus:
+  case TOP_log_sigmoid:
+  case TOP_log_sigmoid_forward:
+  case TOP_exp:
+  case TOP_exp2:
+  case TOP_expm1:
+  case TOP_log:
+  case TOP_log2:
+  case TOP_log10:
+  case TOP_log1p:
+  case TOP_sin:
+  case TOP_cos:
+  case TOP_tan:
+  case TOP_asin:
+  case TOP_acos:
+  case TOP_atan:
+  case TOP_sinh:
+  case TOP_cosh:
+  case TOP_tanh:
+  case TOP_asinh:
+  case TOP_acosh:
+  case TOP_atanh:
+  case TOP_sigmoid:
+  case TOP_erf:
+  case TOP_erfc:
+  case TOP_lgamma:
+  case TOP_pow_Tensor_Tensor:
+  case TOP_pow_Scalar:
+  case TOP_pow_Tensor_Scalar: return true;
+  default: return false;
+  }
+}
+
+static void cut_most_before(ValRef *v, void *arg) {
+  CutMax *m = arg;
+  if (m->c->before[*v] > m->chain) m->chain = m->c->before[*v];
+}
+
+static void cut_raise_after(ValRef *v, void *arg) {
+  CutMax *m = arg;
+  if (m->c->after[*v] < m->chain) m->c->after[*v] = m->chain;
+}
+
+/* Elementary functions in a long row of cheap ops. */
+static void cut_functions(Cut *c) {
+  MgGraph *g = c->p->g;
+  for (NodeRef k = 1; k < g->nnode; k++) {
+    MgNode *n = mg_node(g, k);
+    if (n->dead || c->p->late[k] || !cut_cheap(c, k)) continue;
+    CutMax m = {c, 0, 0};
+    mg_node_each_val(n, cut_most_before, &m);
+    for (int i = 0; i < n->nout; i++) c->before[n->out[i]] = m.chain + cut_is_function(n);
+  }
+  for (NodeRef k = g->nnode; k-- > 1;) {
+    MgNode *n = mg_node(g, k);
+    if (n->dead || c->p->late[k] || !cut_cheap(c, k)) continue;
+    CutMax m = {c, 0, 0};
+    for (int i = 0; i < n->nout; i++)
+      if (c->after[n->out[i]] > m.chain) m.chain = c->after[n->out[i]];
+    bool function = cut_is_function(n);
+    for (int i = 0; function && i < n->nout; i++)
+      c->banned[n->out[i]] |= c->before[n->out[i]] + m.chain > MG_TUNE_CUT_FUNCTIONS;
+    m.chain += function;
+    mg_node_each_val(n, cut_raise_after, &m);
+  }
+}
+
 /* Stored values that forward reads again behind later expensive ops. */
 static void cut_far(Cut *c) {
   MgGraph *g = c->p->g;
@@ -291,9 +370,12 @@ MgRc part_choose(Part *p) {
   TRYP(c.relevant = mg_new(g->c, bool, g->nval + 1));
   TRYP(c.inside = mg_new(g->c, uint32_t, g->nval + 1));
   TRYP(c.level = mg_new(g->c, uint32_t, g->nval + 1));
+  TRYP(c.before = mg_new(g->c, uint32_t, g->nval + 1));
+  TRYP(c.after = mg_new(g->c, uint32_t, g->nval + 1));
   TRYP(c.chain = mg_new(g->c, uint32_t, g->nval + 1));
   TRY(mg_cut_init(&c.f, g->c, 2 * g->nval + 2));
   cut_facts(&c);
+  cut_functions(&c);
   cut_far(&c);
   cut_blocks(&c);
   TRY(cut_network(&c));
