@@ -200,7 +200,7 @@ bool mg_guard_is_const(PyObject *o) {
     mg_clear_as_no();
     return all;
   }
-  if (mg_guard_is_numpy_scalar(t) || guard_is_bound_enum(t)) return true;
+  if (mg_guard_is_numpy_scalar(t) || guard_is_bound_enum(t) || mg_date_is(o)) return true;
   /* torch.dtype, device, layout, memory_format: immutable values of C types */
   return !strncmp(t->tp_name, "torch.", 6) && !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
          (!strcmp(t->tp_name + 6, "dtype") || !strcmp(t->tp_name + 6, "device") ||
@@ -263,6 +263,7 @@ bool mg_guard_same_const(PyObject *a, PyObject *b) {
     return true;
   }
   if (PyFrozenSet_CheckExact(a)) return mg_guard_same_order(a, b);
+  if (mg_date_is(a)) return mg_date_is(b) && mg_date_same(a, b);
   if (mg_guard_is_value(a)) return mg_guard_same_value(a, b);
   PyObject *same = PyObject_RichCompare(a, b, Py_EQ);
   int r = same ? PyObject_IsTrue(same) : -1;

@@ -1,6 +1,8 @@
 /* Small things about Python objects that CPython has no call for. */
 #include "host/python/pyobject.h"
+#include <datetime.h>
 #include <signal.h>
+#include <string.h>
 #include "host/python/code_info.h"
 #include "host/python/decode.h"
 #include "host/python/hook_mode.h"
@@ -226,4 +228,42 @@ void mg_clear_for_another_way(void) { pyobject_clear(); }
 
 void mg_clear_if(PyObject *type) {
   if (PyErr_Occurred() && PyErr_ExceptionMatches(type)) PyErr_Clear(); /* the one that is expected */
+}
+
+/* ---- dates and times ---- */
+
+int mg_date_init(void) {
+  if (!PyDateTimeAPI) PyDateTime_IMPORT;
+  return PyDateTimeAPI ? 0 : -1;
+}
+
+/* The time zone of a datetime or time, borrowed; NULL: it has none. */
+static PyObject *date_zone(PyObject *o) {
+  bool has = !PyDelta_Check(o) && !PyDate_CheckExact(o) && ((_PyDateTime_BaseTZInfo *)o)->hastzinfo;
+  if (!has) return NULL;
+  return PyTime_CheckExact(o) ? ((PyDateTime_Time *)o)->tzinfo : ((PyDateTime_DateTime *)o)->tzinfo;
+}
+
+bool mg_date_is(PyObject *o) {
+  if (!PyDateTimeAPI) return false;
+  if (PyDelta_CheckExact(o) || PyDate_CheckExact(o)) return true;
+  if (!PyDateTime_CheckExact(o) && !PyTime_CheckExact(o)) return false;
+  PyObject *zone = date_zone(o);
+  return !zone || zone == PyDateTime_TimeZone_UTC;
+}
+
+bool mg_date_same(PyObject *a, PyObject *b) {
+  if (PyDelta_Check(a)) {
+    const PyDateTime_Delta *x = (PyDateTime_Delta *)a, *y = (PyDateTime_Delta *)b;
+    return x->days == y->days && x->seconds == y->seconds && x->microseconds == y->microseconds;
+  }
+  if (PyDate_CheckExact(a))
+    return !memcmp(((PyDateTime_Date *)a)->data, ((PyDateTime_Date *)b)->data, _PyDateTime_DATE_DATASIZE);
+  if (date_zone(a) != date_zone(b)) return false;
+  if (PyTime_CheckExact(a)) {
+    const PyDateTime_Time *x = (PyDateTime_Time *)a, *y = (PyDateTime_Time *)b;
+    return x->fold == y->fold && !memcmp(x->data, y->data, _PyDateTime_TIME_DATASIZE);
+  }
+  const PyDateTime_DateTime *x = (PyDateTime_DateTime *)a, *y = (PyDateTime_DateTime *)b;
+  return x->fold == y->fold && !memcmp(x->data, y->data, _PyDateTime_DATETIME_DATASIZE);
 }

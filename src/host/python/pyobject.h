@@ -58,4 +58,10 @@ void mg_clear_for_another_way(
 void mg_clear_if(PyObject *type); /* only an exception of this type; another one stays set */
 /* Was it left in the middle of a try or with block, the rest of which runs when it dies? */
 bool mg_generator_cleans_up(PyObject *gen);
+/* Dates, times and differences of module datetime, exactly of these classes, without a time zone or in UTC.
+ */
+int mg_date_init(void); /* -1 with an exception */
+bool mg_date_is(PyObject *o);
+bool mg_date_same(PyObject *a,
+                  PyObject *b); /* of one class: the same fields, `fold` as well, which == leaves out */
 #endif

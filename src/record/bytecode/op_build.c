@@ -1,7 +1,9 @@
 /* Instructions that build objects: containers, strings, slices, functions. */
 #include "host/python/decode.h"
+#include "host/python/pyobject.h"
 #include "record/bytecode/eval_loop.h"
 #include "record/core/identity.h"
+#include "record/core/recording.h"
 #include "record/object/lazy_text.h"
 #include "record/object/wrap.h"
 #include "record/symbolic/number_index.h"
@@ -79,6 +81,10 @@ MgStep mg_op_FORMAT_VALUE(MgLoop *l, const MgInstr *in) {
   if (loop_touch(l, o)) return STEP_error;
   text = l->rec ? mg_lazystr_format(l->rec, o, conversion, spec) : NULL;
   if (text || PyErr_Occurred()) return loop_result(l, n, text);
+  if (l->rec && spec && mg_date_is(o)) {
+    mg_rec_break(BK_c_function, "a date in a format of its own, which the locale decides");
+    return STEP_error;
+  }
   text = build_converted(o, conversion);
   if (text && (spec || !PyUnicode_CheckExact(text))) Py_SETREF(text, PyObject_Format(text, spec));
   return loop_result(l, n, text);

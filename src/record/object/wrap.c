@@ -26,7 +26,8 @@
 /* ---- life ---- */
 
 int mg_identity_init(PyObject *module) {
-  if (mg_names_init() || mg_dynfloat_init() || mg_symfloat_init() || mg_array_init()) return -1;
+  if (mg_names_init() || mg_date_init() || mg_dynfloat_init() || mg_symfloat_init() || mg_array_init())
+    return -1;
   mg_cudagraph_init();
   const char *state = mg_state_init(), *missing = state ? state : mg_facts_init();
   return missing ? (PyErr_Format(PyExc_ImportError, "this version of torch lacks %s", missing), -1) : 0;
@@ -321,11 +322,11 @@ static PyObject *wrap_proxy(PyObject *v, SrcRef src) {
 static PyObject *wrap_weak_proxy(PyObject *v, SrcRef src) {
   MgGuards *g = mg_ident_guards();
   PyObject *to = mg_weakref_target(v);
-  if (src) mg_guard_add(g, GK_is, src, v, 0);
+  if (src) mg_guard_add(g, GK_type, src, (PyObject *)Py_TYPE(v), 0);
   PyObject *seen =
       mg_wrap(to, mg_source(g, SRC_weak, src ? src : mg_source(g, SRC_pinned, 0, 0, v), 0, NULL));
   PyObject *p = NULL;
-  if (seen == to) p = wrap_itself(v, src, OLDER_itself);
+  if (seen == to) p = wrap_itself(v, src, src ? OLDER_bound : OLDER_itself);
   else if (seen && (p = PyWeakref_NewProxy(seen, NULL)) && mg_older_add(v, p, src, OLDER_bound)) Py_CLEAR(p);
   Py_XDECREF(seen);
   return p;
