@@ -343,7 +343,8 @@ def test_locals_of_a_frame_that_ended_with_variables_from_around():
     error, _ = magneto.compile(f)(torch.ones(3))
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     assert [frame.f_code.co_name for frame in frames] == ["f", "inner"]
-    assert all(isinstance(frame.f_locals, dict) for frame in frames)
+    # From 3.13 on f_locals is no dict.
+    assert all(set(dict(frame.f_locals)) <= {"x", "k", "inner", "kept", "e"} for frame in frames)
 
 
 def set_low_limit():

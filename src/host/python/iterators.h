@@ -27,6 +27,15 @@ typedef struct IterRange {
 #endif
 } IterRange;
 
+/* Of a dict's keys, values or items, forward or reversed. */
+typedef struct IterDict {
+  PyObject_HEAD PyObject *dict; /* NULL: exhausted */
+  Py_ssize_t used;              /* the dict's size when the iterator was made; another size now is an error */
+  Py_ssize_t at;
+  PyObject *result;
+  Py_ssize_t left; /* what __length_hint__ says */
+} IterDict;
+
 typedef enum IterKind { ITER_none, ITER_sequence, ITER_enumerate, ITER_zip, ITER_range } IterKind;
 IterKind mg_iter_kind(PyTypeObject *t);
 /* What v goes through (a list, a tuple, a tuple of iterators): borrowed; NULL: nothing any more. */
@@ -34,4 +43,19 @@ PyObject *mg_iterator_over(PyObject *v);
 /* Its own position, an immutable value: new.  NULL without exception: v is no such iterator. */
 PyObject *mg_iterator_state(PyObject *v);
 int mg_iterator_set(PyObject *v, PyObject *state);
+
+/* How iterators of this class are made: by a method of a view of the dict. */
+typedef struct MgDictIterKind {
+  PyTypeObject *type, *view_type;
+  const char *view; /* "keys", "values" or "items" */
+  const char *method;
+} MgDictIterKind;
+
+/* NULL: v is no iterator of a dict. */
+const MgDictIterKind *mg_dict_iterator(PyObject *v);
+/* Items that v has given already, of those that its dict has now.  -1 with an exception, of which one is that
+ * the dict has changed its size. */
+Py_ssize_t mg_dict_iterator_given(PyObject *v);
+/* Puts v, a new or used iterator of a dict, behind the first n items that the dict has now. */
+int mg_dict_iterator_skip(PyObject *v, Py_ssize_t n);
 #endif

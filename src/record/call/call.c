@@ -9,6 +9,7 @@
 #include "entry/launch/config.h"
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
+#include "host/python/pyframe.h"
 #include "host/python/pyobject.h"
 #include "host/python/trace_rules.h"
 #include "record/autograd/autograd_function.h"
@@ -253,8 +254,18 @@ static PyObject *call_class_of(PyObject *x) {
   return mg_standin_check(x) ? mg_standin_class(x) : (PyObject *)Py_TYPE(x);
 }
 
+/* A call that may make a class, whose namespace is the last positional argument.  Keys that are no strings
+ * are compared by code of the program, and from 3.13 on CPython warns about them: once, but recording may
+ * repeat. */
+static PyObject *call_new_class(const MgCall *c) {
+  PyObject *namespace = c->npos ? c->arg[c->npos - 1] : NULL;
+  if (namespace && PyDict_Check(namespace) && !mg_pyframe_only_strings(namespace))
+    return mg_rec_break(BK_class_statement, "a class with an attribute whose name is not a string");
+  return call_fresh(mg_call_plain(c));
+}
+
 static PyObject *call_type(const MgCall *c) {
-  return c->n != 1 || c->kwnames ? call_fresh(mg_call_plain(c)) : Py_NewRef(call_class_of(c->arg[0]));
+  return c->n != 1 || c->kwnames ? call_new_class(c) : Py_NewRef(call_class_of(c->arg[0]));
 }
 
 /* issubclass, isinstance: a class may get other bases. */
@@ -279,11 +290,11 @@ static PyObject *call_abc(const MgCall *c) {
 /* type.__call__(Meta, name, bases, namespace) makes a class; a __new__ in Python is recorded,
  * and may give another one. */
 static PyObject *call_type_call(const MgCall *c) {
-  PyObject *meta = mg_policy_self(c->f), *r = mg_call_plain(c);
+  PyObject *meta = mg_policy_self(c->f);
   Py_ssize_t n = c->npos - !meta;
   if (!meta && c->n) meta = c->arg[0];
   bool makes = n == 3 && meta && PyType_Check(meta) && ((PyTypeObject *)meta)->tp_new == PyType_Type.tp_new;
-  return makes ? call_fresh(r) : r;
+  return makes ? call_new_class(c) : mg_call_plain(c);
 }
 
 /* isinstance(x, C) may run __instancecheck__ in Python; stand-ins claim Tensor or Parameter. */
@@ -507,7 +518,7 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_identity: return call_identity(c);
   case ACT_iter: return c->n == 1 ? mg_rec_iter(c->arg[0]) : mg_call_plain(c);
   case ACT_next: return call_next(c);
-  case ACT_build_class: return call_fresh(mg_call_plain(c));
+  case ACT_build_class: return call_new_class(c);
   case ACT_consumer: return call_consumer(c);
   case ACT_extreme: return call_extreme(c);
   case ACT_as_python: return mg_call_as_python(c);

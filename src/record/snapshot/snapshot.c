@@ -6,6 +6,7 @@
 #include <structmember.h>
 #include "entry/guard/guard_add.h"
 #include "entry/run/snapshot_run.h"
+#include "host/python/iterators.h"
 #include "host/python/names.h"
 #include "host/python/pyframe.h"
 #include "host/python/pyobject.h"
@@ -38,7 +39,7 @@ static uint32_t snap_nomem(void) {
   return SNAP_FAIL;
 }
 
-static void *snap_grow(void *p, uint32_t *cap, uint32_t need, size_t size) {
+void *mg_snap_grow(void *p, uint32_t *cap, uint32_t need, size_t size) {
   if (need <= *cap) return p;
   uint32_t n = *cap ? *cap : 16;
   while (n < need) n *= 2;
@@ -53,8 +54,8 @@ static uint32_t snap_append(MgBuilder *b, MgSnapInstr q, const uint32_t *arg, bo
   MgSnapshot *s = b->s;
   MgSnapInstr **list = to_older ? &s->w : &s->p;
   uint32_t *n = to_older ? &s->nw : &s->n;
-  MgSnapInstr *p = snap_grow(*list, to_older ? &s->cap_w : &s->cap, *n + 2, sizeof *p);
-  uint32_t *pool = p ? snap_grow(s->pool, &s->cap_pool, s->npool + q.narg + 1, sizeof *pool) : NULL;
+  MgSnapInstr *p = mg_snap_grow(*list, to_older ? &s->cap_w : &s->cap, *n + 2, sizeof *p);
+  uint32_t *pool = p ? mg_snap_grow(s->pool, &s->cap_pool, s->npool + q.narg + 1, sizeof *pool) : NULL;
   if (p) *list = p;
   if (pool) s->pool = pool;
   if (!p || !pool) return snap_nomem();
@@ -132,7 +133,7 @@ static uint32_t snap_output(MgBuilder *b, ValRef v, MgSnapOp op) {
   MgSnapshot *s = b->s;
   uint32_t i = mg_map_get(&b->out, (uint64_t)v + 2);
   if (i == MG_MAP_NONE) {
-    ValRef *out = snap_grow(s->out, &s->cap_out, s->nout + 1, sizeof *out);
+    ValRef *out = mg_snap_grow(s->out, &s->cap_out, s->nout + 1, sizeof *out);
     if (!out) return snap_nomem();
     s->out = out;
     i = s->nout++;
@@ -493,17 +494,6 @@ static uint32_t snap_exception(MgBuilder *b, PyObject *o, uint32_t me) {
   return r;
 }
 
-/* Iterators of lists know their length when they get their position: after all writes. */
-static bool snap_late_state(MgBuilder *b, uint32_t me, PyObject *state) {
-  uint32_t v = mg_snap_build(b, state), *late = snap_grow(b->late, &b->cap_late, b->nlate + 2, sizeof *late);
-  if (!late) snap_nomem();
-  if (!late || v == SNAP_FAIL) return false;
-  b->late = late;
-  late[b->nlate++] = me;
-  late[b->nlate++] = v;
-  return true;
-}
-
 /* Does a Python class of o define one of these? */
 static bool snap_defines(PyObject *o, const char *const *names, int n) {
   for (int i = 0; i < n; i++) {
@@ -622,7 +612,7 @@ static uint32_t snap_reduce(MgBuilder *b, PyObject *o) {
   if (!mg_snap_memo(b, o, me)) return SNAP_FAIL;
   if (PyExceptionInstance_Check(o) && snap_exception(b, o, me) == SNAP_FAIL) return SNAP_FAIL;
   if (part[2] && (Py_TYPE(o) == &PyListIter_Type || Py_TYPE(o) == &PyListRevIter_Type))
-    return snap_late_state(b, me, part[2]) ? me : SNAP_FAIL;
+    return mg_snap_late(b, SN_set_state, me, part[2]) ? me : SNAP_FAIL;
   if (base && part[2]) {
     const char *const name = "__setstate__";
     part[2] = snap_state_beside(o, part[2]);
@@ -714,6 +704,7 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   else if (PyType_Check(o) && mg_is_fresh(o)) me = mg_snap_class(b, o);
   else if ((args = mg_snap_decorator_args(o)) || PyErr_Occurred()) me = snap_remake(b, o, args);
   else if (PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) me = mg_snap_refuse(o);
+  else if (o != b->loop && mg_dict_iterator(o)) me = mg_snap_dict_iterator(b, o);
   else me = snap_reduce(b, o);
   return me;
 }
@@ -774,13 +765,16 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
   for (int i = 0; i < n; i++) {
     if (untouched && untouched[i]) s->slot[i] = SNAP_UNTOUCHED;
     else if (!slots[i]) s->slot[i] = SNAP_UNBOUND;
-    else if ((s->slot[i] = mg_snap_build(&b, slots[i])) == SNAP_FAIL) goto done;
-  }
-  if ((ret && (s->ret = mg_snap_build(&b, ret)) == SNAP_FAIL) || !mg_snap_writes(&b)) goto done;
-  for (uint32_t i = 0; i < b.nlate; i += 2)
-    if (snap_append(&b, (MgSnapInstr){SN_set_state, b.late[i], 1, 0, NULL}, &b.late[i + 1], true) ==
-        SNAP_FAIL)
+    else if (mg_snap_note_loop(&b, slots, i), (s->slot[i] = mg_snap_build(&b, slots[i])) == SNAP_FAIL)
       goto done;
+  }
+  if (ret && (s->ret = mg_snap_build(&b, ret)) == SNAP_FAIL) goto done;
+  if (!mg_snap_writes(&b)) goto done;
+  for (uint32_t i = 0; i < b.nlate; i++) {
+    const MgSnapLate *late = &b.late[i];
+    if (snap_append(&b, (MgSnapInstr){late->op, late->me, 1, 0, NULL}, &late->state, true) == SNAP_FAIL)
+      goto done;
+  }
   if (mg_fmodes_check(mg_rec) || !mg_snap_generators(&b) || mg_alias_guards(mg_rec) ||
       mg_effect_state_change(&s->state))
     goto done;

@@ -30,5 +30,7 @@ uint32_t mg_snap_emit_typed(MgBuilder *b, MgSnapOp op, PyTypeObject *t, PyObject
 bool mg_snap_memo(MgBuilder *b, PyObject *o, uint32_t v); /* o is value v; false on failure */
 uint32_t mg_snap_older(MgBuilder *b, struct MgOlder *e);
 uint32_t mg_snap_refuse(PyObject *o); /* a break that names its class */
+/* Room for `need` elements, p's content moved there; NULL: no memory, and p lives on. */
+void *mg_snap_grow(void *p, uint32_t *cap, uint32_t need, size_t size);
 PyObject *mg_snap_set_items(MgBuilder *b, PyObject *o);
 #endif

@@ -5,9 +5,14 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include "base/table.h"
+#include "entry/run/snapshot_program.h"
 
 typedef struct MgOlder MgOlder;
-typedef struct MgSnapshot MgSnapshot;
+
+typedef struct MgSnapLate {
+  uint8_t op; /* SN_set_state or SN_set_iterator */
+  uint32_t me, state;
+} MgSnapLate;
 
 typedef struct MgBuilder {
   MgSnapshot *s;
@@ -15,12 +20,20 @@ typedef struct MgBuilder {
   MgMap out;   /* graph value -> output number */
   MgMap owner; /* instance dict of a fresh object that something else holds, too -> index into the list of
                   fresh objects */
-  uint32_t *late, nlate, cap_late; /* pairs: an iterator, its state, set after the writes to older objects */
-  PyObject *keep;                  /* list: temporaries that the memo names */
+  MgSnapLate *late; /* states of iterators, set after the writes to older objects */
+  uint32_t nlate, cap_late;
+  PyObject *loop; /* iterator of a dict that a loop of the frame goes on with, borrowed; NULL: none */
+  PyObject *keep; /* list: temporaries that the memo names */
 } MgBuilder;
 
 enum { SNAP_FAIL = UINT32_MAX - 1 };           /* instead of a value number: a break or an exception is set */
 bool mg_snap_written(const struct MgOlder *e); /* has the recording set attributes of it? */
+
+/* Sets the state of value me, an iterator, after all writes.  False on failure. */
+bool mg_snap_late(MgBuilder *b, MgSnapOp op, uint32_t me, PyObject *state);
+/* Is slots[i] an iterator that only a loop goes on with? */
+void mg_snap_note_loop(MgBuilder *b, PyObject *const *slots, int i);
+uint32_t mg_snap_dict_iterator(MgBuilder *b, PyObject *o); /* an iterator of a dict */
 
 /* Changes of older objects; false with a break. */
 bool mg_snap_writes(MgBuilder *b);
