@@ -6,7 +6,7 @@ It takes a function, a method, a module or any other callable, and returns one t
 
 import torch as _torch  # noqa: F401  (the extension finds torch's libraries already loaded)
 
-from . import _magneto  # noqa: F401
+from . import _interpreter, _magneto  # noqa: F401  (in this order: the first says what the second is)
 from ._backends.registry import list_backends, register_backend
 from ._install.installer import install, uninstall
 from .compiler import compile, graph_break, reset

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 import torch
 
-from . import _magneto
+from . import _interpreter, _magneto
 from ._backends import inductor_options, registry
 from .module import compile_module, each_call, original
 
@@ -238,6 +238,7 @@ def compile(
         name: has no effect; torch.compile shows it in debug output.
         disable: return ``f`` unchanged.
             TORCHDYNAMO_DISABLE=1 and TORCH_COMPILE_DISABLE=1 in the environment do so, too.
+            So does an interpreter that magneto does not know.
         recompile_limit: how often one place is compiled before it runs eagerly.
             None: what the program has set ``torch._dynamo.config.recompile_limit`` to.
             Where it has not, the limit is 8, and 32 for new sizes of tensors.
@@ -282,8 +283,9 @@ def compile(
 
 
 def is_off(disable: Any) -> bool:
-    """Is compiling switched off, by the argument ``disable`` or in the environment?"""
-    return _check_flag("disable", disable) or any(os.environ.get(name) == "1" for name in SWITCHES)
+    """Is compiling switched off, by the argument ``disable`` or in the environment, or impossible here?"""
+    off = _check_flag("disable", disable) or any(os.environ.get(name) == "1" for name in SWITCHES)
+    return off or _interpreter.UNKNOWN is not None
 
 
 def innermost(f: Any) -> Any:

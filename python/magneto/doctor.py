@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import torch
 
-from . import __version__, _magneto
+from . import __version__, _interpreter, _magneto
 
 
 class Finding(NamedTuple):
@@ -165,18 +165,16 @@ def examine() -> list[Finding]:
         >>> [f.ok for f in doctor.examine() if f.name == "torch"]
         [True]
     """
-    m = _magneto.machine(onednn_library())
-    version = platform.python_version()
+    python = f"{platform.python_implementation()} {platform.python_version()}"
     out = [
         Finding("magneto", True, __version__),
-        Finding(
-            "Python",
-            sys.version_info[:2] in ((3, 11), (3, 12), (3, 13))
-            and platform.python_implementation() == "CPython",
-            f"{platform.python_implementation()} {version}",
-            "use CPython 3.11 to 3.13",
-        ),
+        Finding("Python", not _interpreter.UNKNOWN, _interpreter.UNKNOWN or python, _interpreter.ADVICE),
         Finding("torch", True, torch.__version__),
+    ]
+    if _interpreter.UNKNOWN:
+        return out  # there is no core that could look at the rest
+    m = _magneto.machine(onednn_library())
+    out += [
         Finding(
             "torch C ABI",
             not m["abi_error"],

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import _magneto
+from . import _interpreter, _magneto
 from .compiler import checked, compile_callable
 from .module import original
 
@@ -238,7 +238,8 @@ def export(f: Callable[..., Any]) -> Callable[..., ExportResult]:
 
     Raises:
         TypeError: ``f`` is not callable.
-        RuntimeError: the function has no tensor operations or is not one graph, when the callable is called.
+        RuntimeError: the function has no tensor operations or is not one graph, when the callable is called;
+            magneto does not know this interpreter.
 
     Example:
         >>> import torch, magneto
@@ -248,6 +249,9 @@ def export(f: Callable[..., Any]) -> Callable[..., ExportResult]:
     """
     if not callable(f):
         raise TypeError(f"magneto.export: f must be callable, got {type(f).__name__}")
+
+    if _interpreter.UNKNOWN is not None:
+        raise RuntimeError(f"magneto.export: nothing is recorded on {_interpreter.UNKNOWN}")
 
     def run(*args: Any, **kwargs: Any) -> ExportResult:
         kept: list[tuple[torch.fx.GraphModule, list[torch.Tensor]]] = []

@@ -1,0 +1,54 @@
+"""Which interpreters the C core is built for.  Others get the Python face alone, which runs all eagerly.
+
+``meson.build`` and ``src/host/python/pyframe.c`` have the same versions; ``tests/fault`` compares them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import sys
+import sysconfig
+import warnings
+
+VERSIONS = ((3, 11), (3, 12), (3, 13))
+ADVICE = "use CPython 3.11 to 3.13 with the GIL"
+
+
+def _unknown() -> str | None:
+    """What the core does not know about this interpreter; None: it knows all."""
+    name = f"{platform.python_implementation()} {platform.python_version()}"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return f"{name} without the GIL"
+    known = platform.python_implementation() == "CPython" and sys.version_info[:2] in VERSIONS
+    return None if known else name
+
+
+UNKNOWN = _unknown()
+
+
+def _prepare() -> None:
+    """Makes ``magneto._magneto`` what stands for the core where there is none.
+
+    Raises:
+        ImportError: the core is missing, or there is none and MAGNETO_STRICT=1 makes fallbacks errors.
+    """
+    if UNKNOWN is None:
+        if importlib.util.find_spec("magneto._magneto") is None:
+            raise ImportError(
+                "magneto: the C core is missing; run `make build` in a checkout, "
+                "or install again with `pip install --force-reinstall --no-cache-dir`"
+            )
+        return
+    message = f"magneto does not know {UNKNOWN}: nothing is compiled, everything runs eagerly; {ADVICE}"
+    if os.environ.get("MAGNETO_STRICT") == "1":
+        raise ImportError(message)
+    from . import _eager_core
+
+    sys.modules["magneto._magneto"] = _eager_core
+    sys.modules["magneto"]._magneto = _eager_core  # type: ignore[attr-defined]  # `from . import _magneto`
+    warnings.warn(message, RuntimeWarning, stacklevel=4)  # at the import of magneto
+
+
+_prepare()
