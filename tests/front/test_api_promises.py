@@ -80,7 +80,15 @@ def test_what_leaves_one_value_to_a_marked_size_is_an_error(f, compiler):
     assert isinstance(error.value, ConstraintViolationError) or "ConstraintViolationError" in str(error.value)
 
 
-@pytest.mark.parametrize("compiler", [magneto.compile, by_torch], ids=["magneto", "torch"])
+STRICTER = pytest.mark.xfail(
+    torch.__version__ >= "2.15",
+    reason="since 2.15 torch.compile refuses guards that leave several values, too",
+)
+
+
+@pytest.mark.parametrize(
+    "compiler", [magneto.compile, pytest.param(by_torch, marks=STRICTER)], ids=["magneto", "torch"]
+)
 @pytest.mark.parametrize("f", FREE.values(), ids=FREE)
 def test_what_leaves_several_values_to_a_marked_size_is_none(f, compiler):
     torch.testing.assert_close(compiler(f)(marked(4, 4)), f(torch.ones(4, 4)))
