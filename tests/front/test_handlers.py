@@ -211,3 +211,27 @@ def test_handlers_that_do_more_than_raise_run(f):
         torch.testing.assert_close(mine.running_mean, eager.running_mean)
     assert len(seen) == (4 if f is notes else 0)
     seen.clear()
+
+
+def in_rows(index):
+    """The numbers as rows of three; None if they do not fit."""
+    try:
+        return index.view(-1, 3) + 1
+    except RuntimeError:
+        return None
+
+
+def test_sizes_in_a_block_with_a_handler_stay_symbolic():
+    calls = [(torch.arange(n),) for n in (6, 9, 15, 30)]
+    got, graphs = graphs_of(magneto.compile(in_rows), calls)
+    for a, b in zip(got, [in_rows(*c) for c in calls]):
+        torch.testing.assert_close(a, b)
+    assert graphs == 2
+
+
+def test_sizes_that_raise_in_a_block_with_a_handler_are_caught():
+    c = magneto.compile(in_rows)
+    for n in (6, 9, 15):
+        c(torch.arange(n))
+    assert c(torch.arange(10)) is None
+    assert c(torch.arange(30)).shape == (10, 3)

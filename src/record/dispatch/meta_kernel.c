@@ -18,6 +18,7 @@
 #include "record/dispatch/meta_new_size.h"
 #include "record/symbolic/number.h"
 #include "record/symbolic/sizes.h"
+#include "record/symbolic/unbacked.h"
 #include "record/tensor/standin.h"
 #include "tuning.h"
 
@@ -279,12 +280,29 @@ static void metainfer_see_dtype(ValRef *v, void *arg) {
   if (*v && !mg_dtype_is_float((MgDtype)mg_val(s->g, *v)->dtype)) s->ok = false;
 }
 
+/* A size is what it is in this run, and no guard says so. */
+static int64_t metainfer_hint(void *of, SymRef e) {
+  MgCapture *cap = of;
+  return mg_symdata_in(cap, e) ? cap->sizes.ask.value(cap, e) : mg_sym_hint(cap->rec->x, e);
+}
+
+/* Does the kernel raise at the sizes of this run?  It is asked for the rules that inference does not have,
+ * about dtypes: which other sizes fit is what inference guards. */
+static bool metainfer_raises_here(MgRec *r, const MgFrontOp *fo, NodeRef n) {
+  const MgSizeAsk *guarding = r->x->ask;
+  MgSizeAsk here = {.value = metainfer_hint, .of = r->cap};
+  if (guarding) r->x->ask = &here;
+  bool raises = mg_metainfer_asks(r, fo, n) && metainfer_kernel_raises(r, fo, n, true);
+  r->x->ask = guarding;
+  return raises;
+}
+
 bool mg_metainfer_rejects(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   struct metainfer_size usual = {r->g, 0, mg_infer_has(fo->op)};
   bool has_tensor = false;
   mg_node_each_val(mg_node(r->g, n), metainfer_see_val, &has_tensor);
   mg_node_each_val(mg_node(r->g, n), metainfer_see_dtype, &usual);
-  return has_tensor && !usual.ok && mg_metainfer_asks(r, fo, n) && metainfer_kernel_raises(r, fo, n, true);
+  return has_tensor && !usual.ok && metainfer_raises_here(r, fo, n);
 }
 
 static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
