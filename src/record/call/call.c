@@ -596,6 +596,20 @@ static bool call_len(const MgCall *c, PyObject **r) {
   return false;
 }
 
+/* The C function itself; in other ways where it raises because a tensor is a stand-in or a size a symbol. */
+static PyObject *call_run(const MgCall *c, MgAction act) {
+  MgCapture *cap = mg_rec->cap;
+  uint32_t nodes = mg_rec->g->nnode;
+  PyObject *r;
+  mg_symnode_texts_begin(cap);
+  if (act != ACT_recurrent || mg_rec->want_fx || c->kwnames || !mg_recurrent_call(c->f, c->arg, c->n, &r))
+    r = mg_call_plain(c);
+  if (!r && !mg_rec->abort) r = mg_call_exact(c);
+  if (!r && !mg_rec->abort && cap->sizes.nsrc) r = mg_call_sizes(c, nodes);
+  mg_symnode_texts_end(cap, !r);
+  return r;
+}
+
 static PyObject *call_any(PyObject *f, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   Py_ssize_t npos = PyVectorcall_NARGS(nargsf);
   MgCall c = {
@@ -623,11 +637,7 @@ static PyObject *call_any(PyObject *f, PyObject *const *args, size_t nargsf, PyO
   if (v.action > ACT_python && v.action != ACT_tensor) return call_special(&c, v.action);
   if (!call_check_args(&c, v.older) || mg_finalizer_method(f, args, npos, kwnames)) return NULL;
   ValRef out = mg_call_out(&c);
-  uint32_t nodes = mg_rec->g->nnode;
-  if (v.action != ACT_recurrent || mg_rec->want_fx || c.kwnames || !mg_recurrent_call(f, c.arg, c.n, &r))
-    r = mg_call_plain(&c);
-  if (!r && !mg_rec->abort) r = mg_call_exact(&c);
-  if (!r && !mg_rec->abort && mg_rec->cap->sizes.nsrc) r = mg_call_sizes(&c, nodes);
+  r = call_run(&c, v.action);
   self = mg_policy_self(f);
   if (!r) return r;
   if (mg_standin_check(r)) return mg_call_made_tensor(&c, r, out);

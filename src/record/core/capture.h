@@ -50,6 +50,8 @@ typedef struct MgSymSizes { /* of one recording */
   MgSymEqual *equal; /* sizes that guards say are equal; malloc'ed */
   uint32_t nequal, cap_equal;
   bool all;         /* every dimension may change */
+  bool shows;       /* a call of C runs: sizes that only its messages show are guarded if it raises */
+  PyObject *shown;  /* list of the nodes of those; NULL if there is none */
   bool value_asked; /* the value of a tensor was asked for that is computed of sizes alone: constants may tell
                        it */
 } MgSymSizes;

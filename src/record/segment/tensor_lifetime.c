@@ -85,6 +85,7 @@ static int64_t symsize_value(void *of, SymRef e) {
 
 void mg_symsize_end(MgCapture *cap) {
   Py_CLEAR(cap->sizes.ints);
+  Py_CLEAR(cap->sizes.shown);
   free(cap->sizes.src);
   free(cap->sizes.ref);
   free(cap->sizes.equal);

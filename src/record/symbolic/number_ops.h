@@ -27,6 +27,10 @@ PyObject *mg_symfloat_dress(PyObject *o);
 /* What the arithmetic of number objects gives (MgCalc; b NULL for unary ones): a number
  * object, or an answer.  New. */
 PyObject *mg_symfloat_compute(PyObject *a, PyObject *b, int calc);
+/* A call of C begins, or has ended: between the two, sizes in texts that C++ makes are guarded only if the
+ * call raised, for PyTorch writes some messages before it knows whether they are needed (rms_norm). */
+void mg_symnode_texts_begin(MgCapture *cap);
+void mg_symnode_texts_end(MgCapture *cap, bool raised);
 /* The number, guarded; NULL with a break when it depends on tensors. */
 PyObject *mg_symnode_number(MgSymNode *n);
 PyObject *mg_symnode_python(MgSymNode *n); /* the same as an object of Python's own classes, for C++ */

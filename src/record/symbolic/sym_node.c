@@ -55,11 +55,41 @@ static PyObject *symnode_guard_int(PyObject *o, PyObject *args) {
     return PyErr_Format(PyExc_RuntimeError, "Cannot call sizes() on tensor with symbolic sizes/strides");
   return symnode_guard_float(o, args);
 }
+void mg_symnode_texts_begin(MgCapture *cap) {
+  Py_CLEAR(cap->sizes.shown);
+  cap->sizes.shows = true;
+}
+
+void mg_symnode_texts_end(MgCapture *cap, bool raised) {
+  PyObject *shown = cap->sizes.shown, *t, *v, *tb;
+  cap->sizes.shows = false;
+  cap->sizes.shown = NULL;
+  if (!shown) return;
+  PyErr_Fetch(&t, &v, &tb);
+  for (Py_ssize_t i = 0; raised && i < PyList_GET_SIZE(shown); i++) {
+    PyObject *number = mg_symnode_number((MgSymNode *)PyList_GET_ITEM(shown, i));
+    if (!number) mg_clear_shown();
+    Py_XDECREF(number);
+  }
+  PyErr_Restore(t, v, tb);
+  Py_DECREF(shown);
+}
+
+/* The number that is shown, and guarded later if the text is; NULL without exception: it has to be guarded
+ * now. */
+static PyObject *symnode_shown(MgSymNode *n) {
+  MgSymSizes *s = n->cap ? &n->cap->sizes : NULL;
+  if (!s || !s->shows || !(s->shown || (s->shown = PyList_New(0)))) return mg_clear_shown(), NULL;
+  if (PyList_Append(s->shown, (PyObject *)n)) return mg_clear_shown(), NULL;
+  return Py_NewRef(n->hint);
+}
+
 /* Messages of exceptions that C++ raises, where a size is what it is now. */
 static PyObject *symnode_text(PyObject *o, PyObject *unused) {
   MgSymNode *n = (MgSymNode *)o;
-  PyObject *number = n->hint && n->src ? mg_symnode_number(n) : NULL,
-           *text = number ? PyObject_Str(number) : NULL;
+  PyObject *number = n->hint && n->src ? symnode_shown(n) : NULL;
+  if (!number && n->hint && n->src) number = mg_symnode_number(n);
+  PyObject *text = number ? PyObject_Str(number) : NULL;
   Py_XDECREF(number);
   if (!text) mg_clear_shown();
   return text ? text : PyUnicode_FromString("<number>");
