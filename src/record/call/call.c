@@ -18,6 +18,7 @@
 #include "record/call/c_builtins.h"
 #include "record/call/deferred_logging.h"
 #include "record/call/marked_functions.h"
+#include "record/call/plain_data.h"
 #include "record/call/python_calls.h"
 #include "record/call/size_checks.h"
 #include "record/call/substitutes.h"
@@ -521,6 +522,7 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_build_class: return call_new_class(c);
   case ACT_consumer: return call_consumer(c);
   case ACT_extreme: return call_extreme(c);
+  case ACT_plain_data: return mg_call_plain_data(c);
   case ACT_as_python: return mg_call_as_python(c);
   case ACT_object_setattr:
   case ACT_object_delattr:

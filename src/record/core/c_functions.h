@@ -53,6 +53,7 @@ typedef enum MgAction {
   ACT_build_class,
   ACT_consumer,
   ACT_extreme,
+  ACT_plain_data,
   ACT_weakref,
   ACT_weakref_get,
   ACT_dir,
