@@ -33,7 +33,7 @@ PACKAGE = $(filter-out %.so %/__pycache__,$(wildcard $(CURDIR)/python/magneto/*)
 COVERAGE_TESTS ?= $(filter-out tests/ir tests/docs,$(CHECK_TESTS))
 COVERAGE := $(CURDIR)/build-coverage
 
-.PHONY: help setup build unit demo test levels quick fuzz accept lint-tools format lint check layers comments asan asan-unit asan-ext coverage bench docs docs-check clean
+.PHONY: help setup build unit demo test levels quick test-integrations fuzz accept lint-tools format lint check layers comments asan asan-unit asan-ext coverage bench docs docs-check clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 setup: ## make .venv; install what is missing
@@ -57,6 +57,13 @@ levels: build ## the tests of numbers at the vector levels below this machine's
 	@if grep -q avx512vl /proc/cpuinfo; then $(AT_V3) MAGNETO_STRICT=1 $(PY) -m pytest -q -n $(WORKERS) --timeout=600 $(NUMERICAL); fi
 quick: build ## the front-end and back-end tests without models
 	@MAGNETO_STRICT=1 MALLOC_PERTURB_=165 $(PY) -m pytest -q -n $(WORKERS) --timeout=300 tests -m "not model"
+test-integrations: build ## frameworks and libraries that compile with magneto by name, in .venv-integrations
+	@test -x .venv-integrations/bin/python || $(PY) -m venv .venv-integrations
+	@$(PY) -c 'import site; print(*site.getsitepackages())' > $$(echo .venv-integrations/lib/python3*/site-packages)/venv.pth
+	@cmp -s requirements/integrations.txt .venv-integrations/requirements.txt || { .venv-integrations/bin/python -m pip install \
+	  --quiet --disable-pip-version-check -r requirements/integrations.txt && \
+	  cp requirements/integrations.txt .venv-integrations/requirements.txt; }
+	@MAGNETO_STRICT=1 .venv-integrations/bin/python -m pytest -q --timeout=600 tests/integrations tests/generate
 fuzz: build ## random programs against eager (SECONDS=n SEED=s, or ONE='kind seed'); failures are saved in build/fuzz
 	@MAGNETO_STRICT=1 $(PY) tests/fuzz --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED)) $(if $(ONE),--one $(ONE))
 accept: build ## rewrite the expected output of the golden tests
