@@ -9,6 +9,7 @@ import torch
 
 from . import _magneto
 from .compiler import checked
+from .module import written
 
 
 def magneto(
@@ -40,7 +41,4 @@ def magneto(
         >>> torch.compile(lambda x: x.relu() + 1, backend="magneto")(torch.tensor([-1.0, 2.0]))
         tensor([1., 3.])
     """
-    recompile = getattr(gm, "real_recompile", None)
-    if recompile:  # a lazy module writes its forward() at the first call; the recording wants the final one
-        recompile()
-    return _magneto.Callable(gm.forward, **checked(mode=mode, options=options))
+    return _magneto.Callable(written(gm).forward, **checked(mode=mode, options=options))

@@ -12,7 +12,7 @@ import torch
 
 from . import _interpreter, _magneto
 from ._backends import inductor_options, registry
-from .module import compile_module, each_call, original
+from .module import compile_module, each_call, original, written
 
 # What has no Python frame of its own, or one in torch that is not to be compiled.
 FRAMELESS = (
@@ -294,7 +294,7 @@ def innermost(f: Any) -> Any:
         f = f._torchdynamo_orig_callable
     if isinstance(f, _magneto.Callable):
         f = f.__wrapped__  # compiled again, with other settings
-    return original(f) if isinstance(f, torch.nn.Module) else f
+    return written(original(f)) if isinstance(f, torch.nn.Module) else f
 
 
 def compile_plain(f: Any, config: dict[str, Any]) -> Any:

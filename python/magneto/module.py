@@ -21,6 +21,14 @@ def original(module: torch.nn.Module) -> torch.nn.Module:
     return getattr(type(module), "_magneto_original", module)
 
 
+def written(module: torch.nn.Module) -> torch.nn.Module:
+    """The module.  Lazy graph modules of torch.fx write their forward() at the first call; a recording wants it."""
+    write = getattr(module, "real_recompile", None) if isinstance(module, torch.fx.GraphModule) else None
+    if write:
+        write()
+    return module
+
+
 def each_call(cls: type, mark: Callable[[Any], Any]) -> type | None:
     """The class itself, with the function that calls of its instances end in replaced by ``mark`` of it.
 
