@@ -1,8 +1,8 @@
-"""Frameworks that refuse a back end whose name is not on a list of theirs: the name is added.
+"""Modules that are changed while magneto is installed: at once where they are imported, else when they are.
 
 In: ``turn(True)`` by magneto.install().  Out: accelerate's DynamoBackend, which transformers' Trainer goes
-through, has a member MAGNETO.  One that is not imported yet gets it when it is.
-``turn(False)`` takes the member away.
+through, has a member MAGNETO: it refuses names that are not on its list.  Dynamo has the doors of dynamo_doors.py.
+``turn(False)`` undoes it all.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from . import dynamo_doors
 
 
 def _add_member(cls: Any, name: str) -> None:
@@ -27,7 +29,7 @@ def _add_member(cls: Any, name: str) -> None:
     cls._member_map_[name] = member
     cls._value2member_map_[name] = member
     type.__setattr__(cls, name, member)
-    _added.append((cls, name))
+    _undo.append(lambda: _drop_member(cls, name))
 
 
 def _drop_member(cls: Any, name: str) -> None:
@@ -37,11 +39,13 @@ def _drop_member(cls: Any, name: str) -> None:
     type.__delattr__(cls, name)
 
 
-_added: list[tuple[Any, str]] = []
+_undo: list[Callable[[], None]] = []  # what turn(False) calls, from the last to the first
 
 # What is done with a module of a framework once it is imported.
 _WITH: dict[str, Callable[[types.ModuleType], None]] = {
     "accelerate.utils.dataclasses": lambda module: _add_member(module.DynamoBackend, "MAGNETO"),
+    "torch._dynamo": lambda module: _undo.append(dynamo_doors.open_dynamo(module)),
+    "torch._dynamo.eval_frame": lambda module: _undo.append(dynamo_doors.open_eval_frame(module)),
 }
 
 
@@ -96,10 +100,11 @@ def turn(on: bool) -> None:
         return
     if on:
         sys.meta_path.insert(0, _finder)
+        _undo.append(dynamo_doors.open_compiler())
         for name in _WITH:
             if name in sys.modules:
                 _prepare(sys.modules[name])
     else:
         sys.meta_path.remove(_finder)
-        while _added:
-            _drop_member(*_added.pop())
+        while _undo:
+            _undo.pop()()

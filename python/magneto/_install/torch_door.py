@@ -64,7 +64,8 @@ def _default_backend() -> Any:
     return get() if get else "inductor"
 
 
-def _is_ours(backend: Any) -> bool:
+def is_ours(backend: Any) -> bool:
+    """Does a call with this back end (None: without one) come to magneto?"""
     if backend is None:
         backend = _default_backend()
         if takes_default and backend == "inductor":
@@ -76,7 +77,7 @@ def enter(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """torch.compile(*args, **kwargs)."""
     theirs = _torch_compile or _function()  # None: closed by another thread a moment ago
     given = inspect.signature(theirs).bind(*args, **kwargs).arguments  # TypeErrors are those of torch.compile
-    if not _is_ours(given.pop("backend", None)) or torch.compiler.is_exporting():
+    if not is_ours(given.pop("backend", None)) or torch.compiler.is_exporting():
         return theirs(*args, **kwargs)
     model = given.pop("model", None)
     if given.get("mode") is not None and given.get("options") is not None:
