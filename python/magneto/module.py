@@ -22,7 +22,7 @@ def original(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def written(module: torch.nn.Module) -> torch.nn.Module:
-    """The module.  Lazy graph modules of torch.fx write their forward() at the first call; a recording wants it."""
+    """The module, with its forward(): lazy graph modules of torch.fx write it at their first call."""
     write = getattr(module, "real_recompile", None) if isinstance(module, torch.fx.GraphModule) else None
     if write:
         write()

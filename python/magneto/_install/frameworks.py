@@ -1,7 +1,8 @@
 """Modules that are changed while magneto is installed: at once where they are imported, else when they are.
 
 In: ``turn(True)`` by magneto.install().  Out: accelerate's DynamoBackend, which transformers' Trainer goes
-through, has a member MAGNETO: it refuses names that are not on its list.  Dynamo has the doors of dynamo_doors.py.
+through, has a member MAGNETO: it refuses names that are not on its list.
+Dynamo has the doors of dynamo_doors.py.
 ``turn(False)`` undoes it all.
 """
 
