@@ -3,6 +3,7 @@
 python -m bench ops [--only TEXT] [--below RATIO] [--seconds S] [--peer]
 python -m bench host [--no-peer]
 python -m bench cuda [--only TEXT] [--seconds S] [--no-peer] [--default]
+python -m bench doors
 
 cpu: runs every workload of bench/workloads.py in fresh processes.
 The first call of torch.compile and of magneto has an empty cache folder (cold), then the same folder (warm).
@@ -10,6 +11,7 @@ The steady state has eager, torch.compile and magneto interleaved in one process
 With --train these are whole training steps, with their peak memory.  Prints a table and writes JSON.
 --level v3 caps the vector instructions of magneto and of the libraries that it is compared with at AVX2.
 ops: single operations beside eager (bench/single.py); prints the rows below a ratio.
+doors: first calls of programs of PyTorch's libraries (bench/doors.py).
 host: what calls cost beside their kernels, and how fast frames are recorded (bench/host.py).
 cuda: rows of a GPU beside eager and torch.compile's reduce-overhead (bench/cuda.py).
 --default adds torch.compile's default mode."""
@@ -30,6 +32,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from bench import doors
 from bench.workloads import CPU, TRAIN
 
 # What caps the vector instructions: of magneto, of ATen and torch.compile's kernels, of MKL, of oneDNN.
@@ -139,7 +142,7 @@ def _cuda(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("what", choices=["cpu", "ops", "host", "cuda"])
+    parser.add_argument("what", choices=["cpu", "ops", "host", "cuda", "doors"])
     parser.add_argument("--train", action="store_true", help="training steps instead of inference")
     parser.add_argument("--only", default="", help="workloads whose name contains this text")
     parser.add_argument("--seconds", type=float, default=20.0, help="steady-state seconds a workload")
@@ -158,6 +161,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.what == "host":
         _host(peer=not options.no_peer)
+        return
+    if options.what == "doors":
+        doors.main()
         return
     if options.what == "cuda":
         _cuda(options)
