@@ -33,9 +33,8 @@ static const char *label_op(const MgOp *op) {
 
 /* The function that a library call applies to its result. */
 static const char *label_act(const MgNode *n) {
-  for (int i = 0; i < n->narg; i++)
-    if (n->arg[i].tag == MA_str && !strcmp(n->op->param[i].name, "act")) return n->arg[i].u.str;
-  return "";
+  const MgArg *act = mg_node_arg(n, "act");
+  return act && act->tag == MA_str ? act->u.str : "";
 }
 
 static void label_add(char *text, size_t *at, const char *name) {

@@ -32,12 +32,12 @@ static bool check_list(const MgGraph *g, const MgArg *a) {
   return any;
 }
 
-/* The dimension that argument k names, or -1; a tensor without dimensions has one of size 1. */
-static int check_dim(const MgGraph *g, const MgNode *n, int k) {
+/* The dimension that RA_dim names, or -1; a tensor without dimensions has one of size 1. */
+static int check_dim(const MgGraph *g, const MgNode *n) {
   int64_t dim;
-  int64_t span = mg_val(g, n->arg[0].u.val)->ndim;
+  int64_t span = mg_val(g, n->arg[RA_self].u.val)->ndim;
   if (!span) span = 1;
-  if (n->arg[k].tag != MA_int || !mg_ex_const_int(g->x, n->arg[k].u.sym, &dim)) return -1;
+  if (n->arg[RA_dim].tag != MA_int || !mg_ex_const_int(g->x, n->arg[RA_dim].u.sym, &dim)) return -1;
   if (dim < 0) dim += span;
   return dim < 0 || dim >= span ? -1 : (int)dim;
 }
@@ -55,15 +55,16 @@ static bool check_divisor(const MgGraph *g, const MgArg *a) {
 
 bool mg_check_is(const MgGraph *g, const MgNode *n) {
   switch (mg_raise_of(g, n->op, n->arg)) {
-  case RS_list: return check_list(g, &n->arg[1]);
+  case RS_list: return check_list(g, &n->arg[RA_index]);
   case RS_dim:
-  case RS_wrapped_dim: return check_index(g, &n->arg[2]) && check_dim(g, n, 1) >= 0;
+  case RS_wrapped_dim: return check_index(g, &n->arg[RA_dim_index]) && check_dim(g, n) >= 0;
   case RS_flat:
-  case RS_rows: return check_index(g, &n->arg[1]);
+  case RS_rows: return check_index(g, &n->arg[RA_index]);
   case RS_target:
-    return check_index(g, &n->arg[1]) && n->arg[4].tag == MA_int && mg_val(g, n->arg[0].u.val)->ndim > 0;
-  case RS_unit: return check_unit(g, &n->arg[0]);
-  case RS_divisor: return check_divisor(g, &n->arg[1]);
+    return check_index(g, &n->arg[RA_index]) && n->arg[RA_ignored].tag == MA_int &&
+           mg_val(g, n->arg[RA_self].u.val)->ndim > 0;
+  case RS_unit: return check_unit(g, &n->arg[RA_self]);
+  case RS_divisor: return check_divisor(g, &n->arg[RA_divisor]);
   default: return false;
   }
 }
@@ -72,9 +73,10 @@ bool mg_check_is(const MgGraph *g, const MgNode *n) {
 static int check_position(MgRaise kind) {
   switch (kind) {
   case RS_dim:
-  case RS_wrapped_dim: return 2;
-  case RS_unit: return 0;
-  default: return 1;
+  case RS_wrapped_dim: return RA_dim_index;
+  case RS_unit: return RA_self;
+  case RS_divisor: return RA_divisor;
+  default: return RA_index;
   }
 }
 
@@ -84,8 +86,8 @@ void mg_check_each_val(MgGraph *g, MgNode *n, void (*fn)(ValRef *v, void *arg), 
     fn(&n->arg[check_position(kind)].u.val, arg);
     return;
   }
-  for (uint32_t i = 0; i < n->arg[1].n; i++) {
-    MgArg *t = &n->arg[1].u.item[i];
+  for (uint32_t i = 0; i < n->arg[RA_index].n; i++) {
+    MgArg *t = &n->arg[RA_index].u.item[i];
     if (t->tag == MA_val && t->u.val) fn(&t->u.val, arg);
   }
 }
@@ -99,10 +101,11 @@ static MgRc check_append(MgRewrite *rw, ValRef bad, const char *type, const char
   TRYP(op);
   NodeRef k = mg_graph_node(g, op, 3, 0);
   TRYP(k);
-  mg_node(g, k)->arg[0] = mg_arg_val(bad);
-  mg_node(g, k)->arg[1] = (MgArg){.tag = MA_str, .u.str = type};
-  mg_node(g, k)->arg[2] = (MgArg){.tag = MA_str, .u.str = message};
-  mg_node(g, k)->grad_mode = rw->n.grad_mode;
+  MgNode *n = mg_node(g, k);
+  *mg_node_arg(n, "bad") = mg_arg_val(bad);
+  *mg_node_arg(n, "type") = (MgArg){.tag = MA_str, .u.str = type};
+  *mg_node_arg(n, "message") = (MgArg){.tag = MA_str, .u.str = message};
+  n->grad_mode = rw->n.grad_mode;
   return MG_OK;
 }
 
@@ -123,10 +126,10 @@ static MgRc check_range(MgRewrite *rw, const MgArg *t, SymRef size, bool wrap, c
 }
 
 static MgRc check_emit_list(MgRewrite *rw) {
-  const MgArg *list = &rw->n.arg[1];
+  const MgArg *list = &rw->n.arg[RA_index];
   for (uint32_t i = 0; i < list->n; i++) {
     if (list->u.item[i].tag != MA_val || !list->u.item[i].u.val) continue;
-    SymRef size = mg_val(rw->g, rw->n.arg[0].u.val)->size[i];
+    SymRef size = mg_val(rw->g, rw->n.arg[RA_self].u.val)->size[i];
     TRY(check_range(rw, &list->u.item[i], size, true, "IndexError", CHECK_OUT_OF_DIM));
   }
   return MG_OK;
@@ -135,33 +138,33 @@ static MgRc check_emit_list(MgRewrite *rw) {
 /* gather and scatter raise another class than the ops on slices do; index_add of rows as well. */
 static MgRc check_emit_dim(MgRewrite *rw, bool wrap) {
   const MgNode *n = &rw->n;
-  const MgVal *self = mg_val(rw->g, n->arg[0].u.val);
-  SymRef size = self->ndim ? self->size[check_dim(rw->g, n, 1)] : mg_sym(rw->g->x, 1);
+  const MgVal *self = mg_val(rw->g, n->arg[RA_self].u.val);
+  SymRef size = self->ndim ? self->size[check_dim(rw->g, n)] : mg_sym(rw->g->x, 1);
   switch (n->op->code) {
   case TOP_index_select:
   case TOP_index_copy:
   case TOP_index_fill_int_Scalar:
   case TOP_index_fill_int_Tensor:
-    return check_range(rw, &n->arg[2], size, wrap, "IndexError", CHECK_OUT_OF_SELF);
+    return check_range(rw, &n->arg[RA_dim_index], size, wrap, "IndexError", CHECK_OUT_OF_SELF);
   case TOP_index_add:
-    return check_range(rw, &n->arg[2], size, wrap, self->ndim > 1 ? "RuntimeError" : "IndexError",
+    return check_range(rw, &n->arg[RA_dim_index], size, wrap, self->ndim > 1 ? "RuntimeError" : "IndexError",
                        CHECK_OUT_OF_SELF);
-  default: return check_range(rw, &n->arg[2], size, wrap, "RuntimeError", CHECK_OUT_OF_DIM);
+  default: return check_range(rw, &n->arg[RA_dim_index], size, wrap, "RuntimeError", CHECK_OUT_OF_DIM);
   }
 }
 
 static MgRc check_emit_target(MgRewrite *rw) {
-  const MgVal *self = mg_val(rw->g, rw->n.arg[0].u.val);
-  ValRef t = rw->n.arg[1].u.val;
+  const MgVal *self = mg_val(rw->g, rw->n.arg[RA_self].u.val);
+  ValRef t = rw->n.arg[RA_index].u.val;
   ValRef bad = check_outside(rw, t, mg_sym(rw->g->x, 0), self->size[self->ndim > 1 ? 1 : 0]);
-  ValRef used = bad ? mg_dec(rw, TOP_ne_Scalar, mg_arg_val(t), rw->n.arg[4]) : 0;
+  ValRef used = bad ? mg_dec(rw, TOP_ne_Scalar, mg_arg_val(t), rw->n.arg[RA_ignored]) : 0;
   if (used) bad = mg_dec(rw, TOP_logical_and, mg_arg_val(bad), mg_arg_val(used));
   return check_append(rw, used ? bad : 0, "IndexError", "nll_loss: target is out of bounds");
 }
 
 /* NaN is not from 0 to 1. */
 static MgRc check_emit_unit(MgRewrite *rw) {
-  ValRef x = rw->n.arg[0].u.val;
+  ValRef x = rw->n.arg[RA_self].u.val;
   ValRef low = mg_dec(rw, TOP_ge_Scalar, mg_arg_val(x), mg_arg_int(rw->g, 0));
   ValRef high = low ? mg_dec(rw, TOP_le_Scalar, mg_arg_val(x), mg_arg_int(rw->g, 1)) : 0;
   ValRef both = high ? mg_dec(rw, TOP_logical_and, mg_arg_val(low), mg_arg_val(high)) : 0;
@@ -172,20 +175,21 @@ static MgRc check_emit_unit(MgRewrite *rw) {
 MgRc mg_check_emit(MgRewrite *rw) {
   MgGraph *g = rw->g;
   const MgNode *n = &rw->n;
-  ValRef self = n->arg[0].u.val;
+  ValRef self = n->arg[RA_self].u.val;
   switch (mg_raise_of(g, n->op, n->arg)) {
   case RS_list: return check_emit_list(rw);
   case RS_dim: return check_emit_dim(rw, false);
   case RS_wrapped_dim: return check_emit_dim(rw, true);
   case RS_flat:
-    return check_range(rw, &n->arg[1], mg_val_numel(g, self), true, "IndexError",
+    return check_range(rw, &n->arg[RA_index], mg_val_numel(g, self), true, "IndexError",
                        "out of range: tried to access an element outside of the tensor");
   case RS_rows:
-    return check_range(rw, &n->arg[1], mg_val(g, self)->size[0], false, "IndexError", CHECK_OUT_OF_SELF);
+    return check_range(rw, &n->arg[RA_index], mg_val(g, self)->size[0], false, "IndexError",
+                       CHECK_OUT_OF_SELF);
   case RS_target: return check_emit_target(rw);
   case RS_unit: return check_emit_unit(rw);
   case RS_divisor:
-    return check_append(rw, mg_dec(rw, TOP_eq_Scalar, n->arg[1], mg_arg_int(g, 0)), "RuntimeError",
+    return check_append(rw, mg_dec(rw, TOP_eq_Scalar, n->arg[RA_divisor], mg_arg_int(g, 0)), "RuntimeError",
                         "ZeroDivisionError");
   default: return mg_fail(g->c, MG_BUG, "no check in place of %s", n->op->full);
   }

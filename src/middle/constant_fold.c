@@ -102,8 +102,8 @@ static void fold_find(Fold *f) {
 static ValRef fold_base(const Fold *f, ValRef v) {
   for (;;) {
     const MgNode *n = mg_node(f->g, mg_val(f->g, v)->def);
-    if (!mg_val(f->g, v)->def || !n->op->is_view || !n->narg || n->arg[0].tag != MA_val) return v;
-    v = n->arg[0].u.val;
+    if (!mg_val(f->g, v)->def || !n->op->is_view || !mg_node_first(n)) return v;
+    v = mg_node_first(n);
   }
 }
 

@@ -10,14 +10,13 @@
 
 const MgArg *mg_dec_arg(const MgRewrite *rw, const char *name) {
   static const MgArg none = {.tag = MA_none};
-  for (int i = 0; i < rw->n.narg; i++)
-    if (!strcmp(rw->n.op->param[i].name, name)) return &rw->n.arg[i];
-  return &none;
+  const MgArg *a = mg_node_arg(&rw->n, name);
+  return a ? a : &none;
 }
 
-bool mg_dec_flag(const MgRewrite *rw, const char *name) {
-  const MgArg *a = mg_dec_arg(rw, name);
-  return a->tag == MA_bool && a->u.b;
+ValRef mg_dec_val(const MgRewrite *rw, const char *name) {
+  const MgArg *a = mg_node_arg(&rw->n, name);
+  return a && a->tag == MA_val ? a->u.val : 0;
 }
 
 MgRc mg_dec_give(MgRewrite *rw, int i, ValRef v) {

@@ -36,7 +36,8 @@ static MgRc dense_give(MgRewrite *rw, ValRef v) {
 
 /* dot(a, b), vdot of reals. */
 static MgRc dense_vdot(MgRewrite *rw) {
-  return dense_give(rw, dense_dot(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val));
+  return dense_give(rw, dense_dot(rw, mg_dec_val(rw, "self"),
+                                  mg_dec_val(rw, rw->n.op->code == TOP_dot ? "tensor" : "other")));
 }
 
 static ValRef dense_matvec(MgRewrite *rw, ValRef matrix, ValRef vector) {
@@ -44,7 +45,7 @@ static ValRef dense_matvec(MgRewrite *rw, ValRef matrix, ValRef vector) {
 }
 
 static MgRc dense_mv(MgRewrite *rw) {
-  return dense_give(rw, dense_matvec(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val));
+  return dense_give(rw, dense_matvec(rw, mg_dec_val(rw, "self"), mg_dec_val(rw, "vec")));
 }
 
 bool mg_dense_is_thin(const MgGraph *g, ValRef x, ValRef w) {
@@ -66,7 +67,7 @@ static ValRef dense_thin(MgRewrite *rw, ValRef x, ValRef w) {
 }
 
 static MgRc dense_mm(MgRewrite *rw) {
-  ValRef v = dense_thin(rw, rw->n.arg[0].u.val, rw->n.arg[1].u.val);
+  ValRef v = dense_thin(rw, mg_dec_val(rw, "self"), mg_dec_val(rw, "mat2"));
   return v ? dense_give(rw, v) : mg_dec_cuda_mm(rw);
 }
 
@@ -81,30 +82,30 @@ static MgRc dense_axpby(MgRewrite *rw, ValRef x) {
                                   : beta->tag == MA_float && beta->u.f == 0;
   if (none) return mg_dec_give(rw, 0, x);
   unit = beta->tag == MA_int && mg_ex_const_int(rw->g->x, beta->u.sym, &k) && k == 1;
-  ValRef self = rw->n.arg[0].u.val;
+  ValRef self = mg_dec_val(rw, "self");
   if (!unit) self = mg_dec(rw, TOP_mul_Scalar, V(self), *beta);
   return mg_dec_give(rw, 0, mg_dec(rw, TOP_add_Tensor, V(self), V(x)));
 }
 
 static MgRc dense_addmv(MgRewrite *rw) {
-  return dense_axpby(rw, dense_matvec(rw, rw->n.arg[1].u.val, rw->n.arg[2].u.val));
+  return dense_axpby(rw, dense_matvec(rw, mg_dec_val(rw, "mat"), mg_dec_val(rw, "vec")));
 }
 
 static MgRc dense_addmm(MgRewrite *rw) {
-  return dense_axpby(rw, dense_thin(rw, rw->n.arg[1].u.val, rw->n.arg[2].u.val));
+  return dense_axpby(rw, dense_thin(rw, mg_dec_val(rw, "mat1"), mg_dec_val(rw, "mat2")));
 }
 
 /* addr(self, a, b): beta * self + alpha * (a outer b). */
 static MgRc dense_addr(MgRewrite *rw) {
   MgGraph *g = rw->g;
   if (!mg_dtype_is_float(mg_val(g, rw->n.out[0])->dtype)) return MG_UNSUP;
-  ValRef column = mg_dec(rw, TOP_unsqueeze, rw->n.arg[1], mg_arg_int(g, 1));
-  return dense_axpby(rw, mg_dec(rw, TOP_mul_Tensor, V(column), rw->n.arg[2]));
+  ValRef column = mg_dec(rw, TOP_unsqueeze, *mg_dec_arg(rw, "vec1"), mg_arg_int(g, 1));
+  return dense_axpby(rw, mg_dec(rw, TOP_mul_Tensor, V(column), *mg_dec_arg(rw, "vec2")));
 }
 
 static MgRc dense_trace(MgRewrite *rw) {
-  if (mg_val(rw->g, rw->n.arg[0].u.val)->dtype == DT_bool) return MG_UNSUP; /* an error of ATen's */
-  return mg_dec_give(rw, 0, mg_dec(rw, TOP_sum, V(mg_dec(rw, TOP_diagonal, rw->n.arg[0]))));
+  if (mg_val(rw->g, mg_dec_val(rw, "self"))->dtype == DT_bool) return MG_UNSUP; /* an error of ATen's */
+  return mg_dec_give(rw, 0, mg_dec(rw, TOP_sum, V(mg_dec(rw, TOP_diagonal, *mg_dec_arg(rw, "self")))));
 }
 
 /* ---- index_add, index_copy, index_fill: scatter with the index spread over the other dimensions ---- */
@@ -125,10 +126,10 @@ static ValRef dense_spread_index(MgRewrite *rw, const MgVal *like, int64_t dim, 
 static MgRc dense_index(MgRewrite *rw, MgTop scatter, bool filled) {
   MgGraph *g = rw->g;
   int64_t dim;
-  ValRef self = rw->n.arg[0].u.val, index = rw->n.arg[2].u.val;
+  ValRef self = mg_dec_val(rw, "self"), index = mg_dec_val(rw, "index");
   MgVal like = *mg_val(g, self);
   const MgArg *alpha = mg_dec_arg(rw, "alpha");
-  if (!like.ndim || !mg_ex_const_int(g->x, rw->n.arg[1].u.sym, &dim)) return MG_UNSUP;
+  if (!like.ndim || !mg_ex_const_int(g->x, mg_dec_arg(rw, "dim")->u.sym, &dim)) return MG_UNSUP;
   if (!mg_dtype_has_ty((MgDtype)like.dtype))
     return MG_UNSUP; /* no loops: ATen's scatter has fewer dtypes than these */
   if (dim < 0) dim += like.ndim;
@@ -137,7 +138,7 @@ static MgRc dense_index(MgRewrite *rw, MgTop scatter, bool filled) {
     ValRef negative = mg_dec(rw, TOP_lt_Scalar, V(index), mg_arg_int(g, 0));
     index = mg_dec(rw, TOP_where_self, V(negative), V(wrapped), V(index));
   }
-  MgArg value = rw->n.arg[3];
+  MgArg value = *mg_dec_arg(rw, filled ? "value" : "source");
   if (!filled && mg_val(g, value.u.val)->ndim != like.ndim) return MG_UNSUP;
   if (alpha->tag != MA_none && !(alpha->tag == MA_int && mg_sym_is(g->x, alpha->u.sym, 1)))
     value = V(mg_dec(rw, TOP_mul_Scalar, value, *alpha));

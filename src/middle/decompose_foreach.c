@@ -134,7 +134,7 @@ static ValRef fused_correction(const Fused *f, double beta, ValRef step, ValRef 
 
 static ValRef fused_grad(const Fused *f, int i) {
   ValRef g = fused_item(f->rw, "grads", i);
-  return g && mg_dec_flag(f->rw, "maximize") ? mg_dec(f->rw, TOP_neg, V(g)) : g;
+  return g && mg_node_flag(&f->rw->n, "maximize") ? mg_dec(f->rw, TOP_neg, V(g)) : g;
 }
 
 /* Results in schema order, a list after the other: self, grads, exp_avgs, exp_avg_sqs[, max_exp_avg_sqs]. */
@@ -144,7 +144,7 @@ static MgRc fused_adam(MgRewrite *rw) {
   TRY(fused_open(rw, &f));
   int code = rw->n.op->code, n = mg_dec_arg(rw, "self")->n;
   bool decoupled = code == TOP__fused_adamw || code == TOP__fused_adamw_tensor_lr,
-       ams = mg_dec_flag(rw, "amsgrad");
+       ams = mg_node_flag(&rw->n, "amsgrad");
   double b1 = fused_number(rw, "beta1"), b2 = fused_number(rw, "beta2"), eps = fused_number(rw, "eps");
   double decay = fused_number(rw, "weight_decay");
   int nmax = mg_dec_arg(rw, "max_exp_avg_sqs")->n;
@@ -191,7 +191,7 @@ static MgRc fused_sgd(MgRewrite *rw) {
   int n = mg_dec_arg(rw, "self")->n, nbuf = mg_dec_arg(rw, "momentum_buffer_list")->n;
   double decay = fused_number(rw, "weight_decay"), momentum = fused_number(rw, "momentum");
   double damp = fused_number(rw, "dampening");
-  bool first = mg_dec_flag(rw, "is_first_step"), nesterov = mg_dec_flag(rw, "nesterov");
+  bool first = mg_node_flag(&rw->n, "is_first_step"), nesterov = mg_node_flag(&rw->n, "nesterov");
   if (rw->n.nout != 2 * n + nbuf || (momentum != 0 && nbuf != n)) return MG_UNSUP;
   for (int i = 0; i < n; i++) {
     ValRef p = fused_item(rw, "self", i), grad = fused_grad(&f, i),

@@ -26,7 +26,7 @@ MgRc mg_dec_cuda_convolution(MgRewrite *rw);
 /* Result i of the node is v, in the dtype and strides that the node's result has. */
 MgRc mg_dec_give(MgRewrite *rw, int i, ValRef v);
 const MgArg *mg_dec_arg(const MgRewrite *rw, const char *name); /* a None when there is no such parameter */
-bool mg_dec_flag(const MgRewrite *rw, const char *name);
+ValRef mg_dec_val(const MgRewrite *rw, const char *name);       /* the tensor that the argument is, or 0 */
 /* Is x @ w, of matrices one of which has one row or column, faster as a loop?  It is bound by memory then,
  * and fuses; decompose does it. */
 bool mg_dense_is_thin(const MgGraph *g, ValRef x, ValRef w);

@@ -22,9 +22,9 @@ static bool random_mean_slope(const MgRewrite *rw, MgArg *out) {
  * which only training changes */
 static MgRc random_rrelu(MgRewrite *rw) {
   MgArg slope;
-  if (mg_dec_flag(rw, "training") || !random_mean_slope(rw, &slope)) return MG_UNSUP;
-  if (rw->n.nout > 1 && rw->n.out[1]) TRY(mg_dec_give(rw, 1, rw->n.arg[1].u.val));
-  return mg_dec_give(rw, 0, mg_dec(rw, TOP_leaky_relu, rw->n.arg[0], slope));
+  if (mg_node_flag(&rw->n, "training") || !random_mean_slope(rw, &slope)) return MG_UNSUP;
+  if (rw->n.nout > 1 && rw->n.out[1]) TRY(mg_dec_give(rw, 1, mg_dec_val(rw, "noise")));
+  return mg_dec_give(rw, 0, mg_dec(rw, TOP_leaky_relu, *mg_dec_arg(rw, "self"), slope));
 }
 
 /* rrelu_with_noise_backward(grad, self, noise, lower, upper, training, self_is_result); ATen takes a
@@ -35,11 +35,12 @@ static MgRc random_rrelu_backward(MgRewrite *rw) {
   if (!random_number(rw, "lower", &lower) || !random_number(rw, "upper", &upper) ||
       !random_mean_slope(rw, &slope))
     return MG_UNSUP;
-  if (mg_dec_flag(rw, "training") && upper - lower > 1e-6)
-    return mg_dec_give(rw, 0, mg_dec(rw, TOP_mul_Tensor, rw->n.arg[0], rw->n.arg[2]));
+  if (mg_node_flag(&rw->n, "training") && upper - lower > 1e-6)
+    return mg_dec_give(rw, 0,
+                       mg_dec(rw, TOP_mul_Tensor, *mg_dec_arg(rw, "grad_output"), *mg_dec_arg(rw, "noise")));
   return mg_dec_give(rw, 0,
-                     mg_dec(rw, TOP_leaky_relu_backward, rw->n.arg[0], rw->n.arg[1], slope,
-                            *mg_dec_arg(rw, "self_is_result")));
+                     mg_dec(rw, TOP_leaky_relu_backward, *mg_dec_arg(rw, "grad_output"),
+                            *mg_dec_arg(rw, "self"), slope, *mg_dec_arg(rw, "self_is_result")));
 }
 
 const MgDecRow mg_dec_random[] = {

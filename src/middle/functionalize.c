@@ -137,12 +137,12 @@ static MgRc fz_args(Fz *f, MgNode *n) {
 /* Appends a recorded node as it is (arguments renamed) with results `out`. */
 static MgRc fz_append(Fz *f, MgNode n, ValRef *out) {
   MgGraph *g = f->g;
-  ValRef self = n.narg && n.arg[0].tag == MA_val ? n.arg[0].u.val : 0;
+  ValRef self = mg_node_first(&n);
   TRY(fz_args(f, &n));
-  if (n.op->code == TOP_as_strided &&
-      n.arg[3].tag == MA_int) { /* counted in the memory that self is in now */
-    SymRef moved = mg_sym_sub(g->x, mg_val(g, n.arg[0].u.val)->offset, mg_val(g, self)->offset);
-    n.arg[3] = mg_arg_sym(mg_sym_add(g->x, n.arg[3].u.sym, moved));
+  MgArg *offset = n.op->code == TOP_as_strided ? mg_node_arg(&n, "storage_offset") : NULL;
+  if (offset && offset->tag == MA_int) { /* counted in the memory that self is in now */
+    SymRef moved = mg_sym_sub(g->x, mg_val(g, mg_node_first(&n))->offset, mg_val(g, self)->offset);
+    *offset = mg_arg_sym(mg_sym_add(g->x, offset->u.sym, moved));
   }
   NodeRef r = mg_graph_node(g, n.op, 0, 0);
   TRYP(r);
@@ -230,8 +230,9 @@ static MgRc fz_view(Fz *f, const MgNode *n, const MgOp *op, ValRef parent) {
     /* it names elements of the storage, whatever view it is called on */
     TRYP(via.arg = mg_new(f->g->c, MgArg, n->narg));
     memcpy(via.arg, n->arg, n->narg * sizeof *via.arg);
-    if (via.arg[3].tag != MA_int) via.arg[3] = mg_arg_sym(mg_val(f->g, base)->offset);
-    via.arg[0] = mg_arg_val(base = root);
+    MgArg *offset = mg_node_arg(&via, "storage_offset");
+    if (offset->tag != MA_int) *offset = mg_arg_sym(mg_val(f->g, base)->offset);
+    *mg_node_arg(&via, "self") = mg_arg_val(base = root);
   }
   TRY(fz_append(f, via, n->out));
   for (int i = 0; i < n->nout; i++)
@@ -275,19 +276,20 @@ static bool fz_is_scatter(const MgGraph *g, ValRef v) {
 
 /* copy_(self, src): self's memory takes src, converted and broadcast; a number for src arrives as one. */
 static MgRc fz_copy(Fz *f, const MgNode *n) {
-  ValRef src;
-  if (n->arg[1].tag == MA_val) {
-    TRY(fz_read(f, n->arg[1].u.val, &src));
+  ValRef self = mg_node_first(n), src;
+  const MgArg *from = mg_node_arg(n, "src");
+  if (from->tag == MA_val) {
+    TRY(fz_read(f, from->u.val, &src));
   } else {
-    TRY(fz_read(f, n->arg[0].u.val, &src));
-    MgArg a[] = {mg_arg_val(src), n->arg[1]};
-    TRY(mg_fz_emit(f, TOP_fill_Scalar, a, 2, n->arg[0].u.val, &src));
+    TRY(fz_read(f, self, &src));
+    MgArg a[] = {mg_arg_val(src), *from};
+    TRY(mg_fz_emit(f, TOP_fill_Scalar, a, 2, self, &src));
   }
-  TRY(fz_coerce(f, &src, n->arg[0].u.val));
-  TRY(fz_write(f, n->arg[0].u.val, src));
-  FzVal *root = &f->val[fz_val(f, n->arg[0].u.val)->root];
+  TRY(fz_coerce(f, &src, self));
+  TRY(fz_write(f, self, src));
+  FzVal *root = &f->val[fz_val(f, self)->root];
   root->copied = !fz_is_scatter(f->g, root->now);
-  fz_rename_result(f, n->nout ? n->out[0] : 0, n->arg[0].u.val);
+  fz_rename_result(f, n->nout ? n->out[0] : 0, self);
   return MG_OK;
 }
 
@@ -473,7 +475,8 @@ static MgRc fz_twin(Fz *f, const MgNode *n, const MgOp *twin) {
 /* A foreach op whose items share memory: each sees what those before it have written, as in eager. */
 static MgRc fz_one_by_one(Fz *f, const MgNode *n) {
   MgGraph *g = f->g;
-  uint32_t count = n->arg[0].tag == MA_list ? n->arg[0].n : 0;
+  const MgArg *self = mg_node_arg(n, "self");
+  uint32_t count = self && self->tag == MA_list ? self->n : 0;
   if (count < 2) return fz_twin(f, n, mg_op_twin(n->op));
   for (uint32_t i = 0; i < count; i++) {
     MgNode one = *n;
@@ -486,22 +489,23 @@ static MgRc fz_one_by_one(Fz *f, const MgNode *n) {
   return MG_OK;
 }
 
-/* native_batch_norm in training writes its running statistics without saying so in its schema. */
+/* See mg_node_updates_norm. */
 static MgRc fz_batch_norm(Fz *f, const MgNode *n) {
   MgGraph *g = f->g;
   const MgOp *twin = mg_op_by_code(TOP__native_batch_norm_legit_functional);
   NodeRef r;
   TRYP(twin);
   TRY(fz_twin_node(f, n, twin, 0, &r));
-  for (int i = 0; i < 3; i++)
+  for (int i = 0; i < n->op->nret; i++)
     if (n->out[i]) {
       fz_root(f, n->out[i]);
       f->val[n->out[i]].now = mg_node(g, r)->out[i];
     }
+  static const char *const written[] = {"running_mean", "running_var"}; /* the twin's last results */
   for (int i = 0; i < 2; i++) {
-    ValRef now = mg_node(g, r)->out[3 + i];
-    TRY(fz_coerce(f, &now, n->arg[3 + i].u.val));
-    TRY(fz_write(f, n->arg[3 + i].u.val, now));
+    ValRef now = mg_node(g, r)->out[n->op->nret + i], old = mg_node_arg(n, written[i])->u.val;
+    TRY(fz_coerce(f, &now, old));
+    TRY(fz_write(f, old, now));
   }
   return MG_OK;
 }
@@ -517,7 +521,7 @@ static ValRef fz_viewed(const MgNode *n, const MgOp *op) {
  * stands for in order of memory. */
 static bool fz_same_order(const Fz *f, const MgNode *n, const MgOp *twin) {
   bool by_index = twin->code == TOP_bernoulli_p || twin->code == TOP_bernoulli_Tensor;
-  return !by_index || n->arg[0].tag != MA_val || mg_val_is_contiguous(f->g, n->arg[0].u.val);
+  return !by_index || !mg_node_first(n) || mg_val_is_contiguous(f->g, mg_node_first(n));
 }
 
 static MgRc fz_node(Fz *f, const MgNode *n) {
@@ -529,17 +533,15 @@ static MgRc fz_node(Fz *f, const MgNode *n) {
     if (!n->op->nret && fz_writes_shared(f, n, true)) return fz_one_by_one(f, n);
     if (!twin->is_view) return fz_twin(f, n, twin);
     /* t_, squeeze_ ...: only the metadata changes; the result is a view of what was there */
-    return fz_view(f, n, twin, n->arg[0].u.val);
+    return fz_view(f, n, twin, mg_node_first(n));
   }
   /* some ops of torch write their out= through an _unsafe_view of it */
-  if (op->code == TOP__unsafe_view && f->target[n->out[0]]) return fz_view(f, n, op, n->arg[0].u.val);
+  if (op->code == TOP__unsafe_view && f->target[n->out[0]]) return fz_view(f, n, op, mg_node_first(n));
   if (op->is_view) {
     ValRef base = fz_viewed(n, op);
     if (base) return fz_view(f, n, op, base);
   }
-  if (op->code == TOP_native_batch_norm && n->arg[5].tag == MA_bool && n->arg[5].u.b &&
-      n->arg[3].tag == MA_val && n->arg[4].tag == MA_val)
-    return fz_batch_norm(f, n);
+  if (mg_node_updates_norm(n)) return fz_batch_norm(f, n);
   for (int i = 0; i < n->nout; i++)
     if (n->out[i]) fz_root(f, n->out[i]);
   return fz_append(f, *n, n->out);

@@ -79,19 +79,20 @@ static MgRc fz_inverse_of(Fz *f, const FzVal *i, ValRef view, ValRef parent_now,
   }
   case TOP_split_Tensor:
   case TOP_split_with_sizes: {
-    if (!fz_dim(f, &n->arg[2], p->ndim, &dim)) break;
+    const MgArg *at = mg_node_arg(n, "dim");
+    if (!fz_dim(f, at, p->ndim, &dim)) break;
     SymRef start = fz_piece_start(g, n, i->out, (int)dim), end = mg_sym_add(g->x, start, w->size[dim]);
-    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v),  n->arg[2],
+    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v),  *at,
                  mg_arg_sym(start),      mg_arg_sym(end), mg_arg_int(g, 1)};
     return mg_fz_emit(f, TOP_slice_scatter, a, 6, i->parent, v);
   }
   case TOP_unbind_int: {
-    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), n->arg[1], mg_arg_int(g, i->out)};
+    MgArg a[] = {mg_arg_val(parent_now), mg_arg_val(*v), *mg_node_arg(n, "dim"), mg_arg_int(g, i->out)};
     return mg_fz_emit(f, TOP_select_scatter, a, 4, i->parent, v);
   }
   case TOP_permute: {
     MgArg a[] = {mg_arg_val(*v), {0}};
-    if (!fz_permuted_back(f, &n->arg[1], p->ndim, &a[1])) break;
+    if (!fz_permuted_back(f, mg_node_arg(n, "dims"), p->ndim, &a[1])) break;
     return mg_fz_emit(f, TOP_permute, a, 2, i->parent, v);
   }
   case TOP_view:

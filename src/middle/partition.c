@@ -69,8 +69,8 @@ ValRef part_viewed(const MgNode *n) {
 /* Batch norm's backward in training does not read the running statistics it is given. */
 static void part_prune(MgNode *n) {
   if (n->op->code != TOP_native_batch_norm_backward) return;
-  const MgArg *train = &n->arg[7];
-  if (train->tag == MA_bool && train->u.b) n->arg[3] = n->arg[4] = mg_arg_none();
+  if (!mg_node_flag(n, "train")) return;
+  *mg_node_arg(n, "running_mean") = *mg_node_arg(n, "running_var") = mg_arg_none();
 }
 
 MgRc mg_joint_stable(const MgGraph *g, MgJoint *j) {

@@ -49,7 +49,7 @@ static bool undefined_stays_zero(const MgNode *n) {
   case TOP_mul_Tensor:
   case TOP_mul_Scalar:
   case TOP_div_Tensor:
-  case TOP_div_Scalar: return undefined_number(&n->arg[1]);
+  case TOP_div_Scalar: return undefined_number(mg_node_arg(n, "other"));
   default: return false;
   }
 }

@@ -25,15 +25,15 @@ static bool simplify_same_meta(const MgGraph *g, ValRef a, ValRef b) {
 }
 
 /* Ops whose first result equals their first argument when both have the same metadata: conversions, copies
- * and changes of view that turn out to change nothing.  mode: position of a flag that must be false, or 0. */
+ * and changes of view that turn out to change nothing.  mode: name of a flag that must be false, or NULL. */
 static const struct SimplifyIdentity {
   uint16_t code;
-  uint8_t mode;
+  const char *mode;
 } simplify_identities[] = {
-    {TOP__to_copy, 0},       {TOP_clone, 0},      {TOP_alias, 0},   {TOP_detach, 0},
-    {TOP_contiguous, 0},     {TOP_lift_fresh, 0}, {TOP_view, 0},    {TOP_reshape, 0},
-    {TOP__unsafe_view, 0},   {TOP_expand, 0},     {TOP_permute, 0}, {TOP_dropout, 2},
-    {TOP_native_dropout, 2},
+    {TOP__to_copy, NULL},          {TOP_clone, NULL},      {TOP_alias, NULL},   {TOP_detach, NULL},
+    {TOP_contiguous, NULL},        {TOP_lift_fresh, NULL}, {TOP_view, NULL},    {TOP_reshape, NULL},
+    {TOP__unsafe_view, NULL},      {TOP_expand, NULL},     {TOP_permute, NULL}, {TOP_dropout, "train"},
+    {TOP_native_dropout, "train"},
 };
 
 static bool simplify_is_false(const MgGraph *g, const MgArg *a) {
@@ -44,7 +44,7 @@ static bool simplify_is_false(const MgGraph *g, const MgArg *a) {
 /* A permutation of equal sizes and strides still moves elements unless it is the identity. */
 static bool simplify_moves(const MgGraph *g, const MgNode *n) {
   if (n->op->code != TOP_permute) return false;
-  const MgArg *d = &n->arg[1];
+  const MgArg *d = mg_node_arg(n, "dims");
   for (uint32_t i = 0; d->tag == MA_list && i < d->n; i++)
     if (!mg_sym_is(g->x, d->u.item[i].u.sym, i)) return true;
   return d->tag != MA_list;
@@ -54,8 +54,8 @@ static bool simplify_is_identity(const MgGraph *g, const MgNode *n) {
   for (size_t i = 0; i < sizeof simplify_identities / sizeof *simplify_identities; i++) {
     const struct SimplifyIdentity *r = &simplify_identities[i];
     if (r->code != n->op->code) continue;
-    if (n->arg[0].tag != MA_val || (r->mode && !simplify_is_false(g, &n->arg[r->mode]))) return false;
-    return n->out[0] && simplify_same_meta(g, n->arg[0].u.val, n->out[0]) && !simplify_moves(g, n);
+    if (!mg_node_first(n) || (r->mode && !simplify_is_false(g, mg_node_arg(n, r->mode)))) return false;
+    return n->out[0] && simplify_same_meta(g, mg_node_first(n), n->out[0]) && !simplify_moves(g, n);
   }
   return false;
 }
@@ -126,7 +126,7 @@ static MgRc simplify_node(MgRewrite *rw, void *arg) {
   for (int i = 0; i < n->nout; i++) owned |= simplify_owned(s, n->out[i]);
   bool pure = n->op->code != TOP_extern && !n->op->random && !n->op->mutates && n->nout > 0;
   if (owned || !pure) return mg_graph_keep(rw);
-  if (simplify_is_identity(g, n)) return mg_graph_replace(rw, n->out[0], n->arg[0].u.val);
+  if (simplify_is_identity(g, n)) return mg_graph_replace(rw, n->out[0], mg_node_first(n));
   NodeRef same = simplify_find(s, g, n, &slot);
   if (!same) {
     s->slot[slot] = g->nnode; /* where keep appends it */

@@ -102,6 +102,34 @@ static void test_ops(void) {
   mg_ctx_free(&c);
 }
 
+static bool has_kind(const MgOp *o, int i, uint8_t kind) { return i < o->nparam && o->param[i].kind == kind; }
+
+/* The arguments that decide whether a call raises stand where MgRaise says, whatever their names are. */
+static void test_positions(void) {
+  int seen = 0;
+  for (int code = 1; code < TOP__COUNT; code++) {
+    const MgOp *o = mg_op_by_code((MgTop)code);
+    if (!o) continue;
+    for (int i = 0; i < o->nparam; i++) CHECK(mg_op_param(o, o->param[i].name) == i);
+    if (!o->raises || o->raises == RS_keep) continue;
+    seen++;
+    switch ((MgRaise)o->raises) {
+    case RS_list: CHECK(has_kind(o, RA_index, AK_opt_tensor_list)); break;
+    case RS_dim:
+    case RS_wrapped_dim: CHECK(has_kind(o, RA_dim, AK_int) && has_kind(o, RA_dim_index, AK_tensor)); break;
+    case RS_target: CHECK(has_kind(o, RA_ignored, AK_int) && has_kind(o, RA_index, AK_tensor)); break;
+    case RS_flat:
+    case RS_rows: CHECK(has_kind(o, RA_index, AK_tensor)); break;
+    case RS_divisor: CHECK(o->nparam > RA_divisor); break;
+    default: break;
+    }
+    CHECK(has_kind(o, RA_self, AK_tensor) || o->raises == RS_divisor);
+  }
+  CHECK(seen > 20);
+  const MgOp *norm = mg_op_by_code(TOP_native_batch_norm);
+  CHECK(mg_op_param(norm, "running_var") == 4 && mg_op_param(norm, "no_such") == -1);
+}
+
 static void test_dtypes(void) {
   CHECK(mg_dtype_promote(DT_u8, DT_i8) == DT_i16 && mg_dtype_promote(DT_i64, DT_f16) == DT_f16);
   CHECK(mg_dtype_promote(DT_f16, DT_bf16) == DT_f32 && mg_dtype_promote(DT_bool, DT_u8) == DT_u8);
@@ -136,6 +164,7 @@ int main(void) {
   test_text();
   test_malformed();
   test_ops();
+  test_positions();
   test_dtypes();
   return test_done();
 }

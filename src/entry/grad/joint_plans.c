@@ -132,10 +132,10 @@ static void autograd_arg_read(MgArg *a, ReadBy *s) {
 
 /* native_batch_norm writes its running statistics in training without saying so. */
 static void autograd_norm(const MgGraph *g, const MgNode *n, bool *write, bool *read) {
-  bool training = n->arg[5].tag == MA_bool && n->arg[5].u.b;
-  for (int i = 0; i < 5; i++) {
+  int stats = mg_op_param(n->op, "running_mean"), end = mg_op_param(n->op, "training");
+  for (int i = 0; i < end; i++) {
     if (n->arg[i].tag != MA_val || !n->arg[i].u.val) continue;
-    bool *list = training && i >= 3 ? write : read;
+    bool *list = i >= stats && mg_node_flag(n, "training") ? write : read;
     list[mg_val(g, n->arg[i].u.val)->storage] = true;
   }
 }

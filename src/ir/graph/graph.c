@@ -248,6 +248,21 @@ MgRc mg_arg_default(MgGraph *g, const MgParam *p, MgArg *out) {
   return g->c->rc;
 }
 
+MgArg *mg_node_arg(const MgNode *n, const char *name) {
+  int i = mg_op_param(n->op, name);
+  return i >= 0 && i < (int)n->narg ? &n->arg[i] : NULL;
+}
+
+bool mg_node_flag(const MgNode *n, const char *name) {
+  const MgArg *a = mg_node_arg(n, name);
+  return a && a->tag == MA_bool && a->u.b;
+}
+
+bool mg_node_updates_norm(const MgNode *n) {
+  if (n->op->code != TOP_native_batch_norm || !mg_node_flag(n, "training")) return false;
+  return mg_node_arg(n, "running_mean")->tag == MA_val && mg_node_arg(n, "running_var")->tag == MA_val;
+}
+
 static void graph_each(MgArg *a, void (*fn)(ValRef *v, void *arg), void *arg) {
   if (a->tag == MA_val) fn(&a->u.val, arg);
   else if (a->tag == MA_list)

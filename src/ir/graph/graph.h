@@ -152,6 +152,15 @@ typedef MgRc (*MgRewriteFn)(MgRewrite *rw, void *arg);
 MgRc mg_graph_rewrite(MgGraph *g, MgRewriteFn fn, void *arg);
 MgRc mg_graph_keep(MgRewrite *rw);
 MgRc mg_graph_replace(MgRewrite *rw, ValRef old, ValRef now); /* uses after this node see now */
+/* The argument of that name; NULL if the op has no such parameter. */
+MgArg *mg_node_arg(const MgNode *n, const char *name);
+bool mg_node_flag(const MgNode *n, const char *name); /* is it given, and true? */
+/* The tensor that comes first (self, input, grad ...); 0: there is none. */
+static inline ValRef mg_node_first(const MgNode *n) {
+  return n->narg && n->arg[0].tag == MA_val ? n->arg[0].u.val : 0;
+}
+/* A batch norm in training: it writes its running statistics without saying so in its schema. */
+bool mg_node_updates_norm(const MgNode *n);
 /* Calls fn for every tensor argument, lists included, in order. */
 void mg_node_each_val(MgNode *n, void (*fn)(ValRef *v, void *arg), void *arg);
 /* The same for the arguments of a call: an optional tensor that is absent counts too, as a value of 0.  This

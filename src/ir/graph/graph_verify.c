@@ -128,12 +128,6 @@ bool mg_node_on_copies(const MgNode *n) {
   return true;
 }
 
-/* In training it writes running statistics without saying so in its schema. */
-static bool verify_hidden_writer(const MgNode *n) {
-  if (n->op->code != TOP_native_batch_norm) return false;
-  return n->arg[5].tag == MA_bool && n->arg[5].u.b && n->arg[3].tag == MA_val && n->arg[4].tag == MA_val;
-}
-
 /* Does the value fit into the memory of the input? */
 static bool verify_fits(const MgGraph *g, ValRef input, ValRef value) {
   const MgVal *to = mg_val(g, input), *from = mg_val(g, value);
@@ -170,7 +164,7 @@ MgRc mg_graph_verify_functional(MgGraph *g, const char *after) {
     if (n->dead) continue;
     if (n->op->mutates && !mg_node_on_copies(n))
       return verify_broken(g, after, k, "still writes an argument");
-    if (verify_hidden_writer(n)) return verify_broken(g, after, k, "still writes its running statistics");
+    if (mg_node_updates_norm(n)) return verify_broken(g, after, k, "still writes its running statistics");
   }
   TRY(verify_writebacks(g, after));
   return verify_aliases(g, after);

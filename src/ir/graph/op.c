@@ -555,3 +555,9 @@ const MgOp *mg_op_twin(const MgOp *o) {
   }
   return NULL;
 }
+
+int mg_op_param(const MgOp *o, const char *name) {
+  for (int i = 0; i < o->nparam; i++)
+    if (!strcmp(o->param[i].name, name)) return i;
+  return -1;
+}

@@ -43,15 +43,18 @@ typedef enum MgArgKind { /* what a schema asks for */
 typedef enum MgRaise {
   RS_none,        /* it does not raise */
   RS_keep,        /* nothing but the call */
-  RS_list,        /* argument 1: a list of indices into the dimensions of argument 0, wrapped */
-  RS_dim,         /* argument 2: indices into dimension (argument 1) of argument 0 */
+  RS_list,        /* RA_index: a list of indices into the dimensions of RA_self, wrapped */
+  RS_dim,         /* RA_dim_index: indices into dimension RA_dim of RA_self */
   RS_wrapped_dim, /* the same, negative ones count from the end */
-  RS_flat,        /* argument 1: indices into all elements of argument 0, wrapped */
-  RS_rows,        /* argument 1: indices into the rows of argument 0 */
-  RS_target,      /* argument 1: indices into the class dimension of argument 0, or equal to argument 4 */
-  RS_unit,        /* argument 0: from 0 to 1 */
-  RS_divisor      /* argument 1: not zero where the division is one of integers */
+  RS_flat,        /* RA_index: indices into all elements of RA_self, wrapped */
+  RS_rows,        /* RA_index: indices into the rows of RA_self */
+  RS_target,      /* RA_index: indices into the class dimension of RA_self, or equal to RA_ignored */
+  RS_unit,        /* RA_self: from 0 to 1 */
+  RS_divisor      /* RA_divisor: not zero where the division is one of integers */
 } MgRaise;
+
+/* Positions of the arguments of which MgRaise speaks; their names in the schemas differ. */
+enum { RA_self, RA_index, RA_divisor = 1, RA_dim = 1, RA_dim_index, RA_rounding = 2, RA_ignored = 4 };
 
 typedef struct MgParam {
   const char *name;
@@ -95,4 +98,6 @@ uint32_t mg_op_count(void);
 /* The functional twin of an op that writes an argument, or NULL: aten::add_.Tensor -> aten::add.Tensor (same
  * parameters), aten::add.out -> aten::add.Tensor (the same without the written ones). */
 const MgOp *mg_op_twin(const MgOp *o);
+/* The position of the parameter of that name; -1 if the op has none. */
+int mg_op_param(const MgOp *o, const char *name);
 #endif

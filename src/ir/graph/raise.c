@@ -13,15 +13,15 @@ static bool raise_whole(const MgGraph *g, const MgArg *a) {
 
 /* A quotient of integers that is an integer: true division is one of floats. */
 static bool raise_divides_integers(const MgGraph *g, const MgOp *op, const MgArg *arg) {
-  if (op->nparam < 2 || arg[1].tag != MA_val || !raise_whole(g, &arg[0]) || !raise_whole(g, &arg[1]))
-    return false;
-  bool mode = op->nparam > 2 && arg[2].tag == MA_str;
+  if (op->nparam <= RA_divisor || arg[RA_divisor].tag != MA_val) return false;
+  if (!raise_whole(g, &arg[RA_self]) || !raise_whole(g, &arg[RA_divisor])) return false;
+  bool mode = op->nparam > RA_rounding && arg[RA_rounding].tag == MA_str;
   return mode || strncmp(op->full, "aten::div", strlen("aten::div"));
 }
 
 static bool raise_unchecked(const MgOp *op, const MgArg *arg) { /* _index_put_impl(unsafe=True) */
-  const int last = op->nparam - 1;
-  return !strcmp(op->param[last].name, "unsafe") && arg[last].tag == MA_bool && arg[last].u.b;
+  int unsafe = mg_op_param(op, "unsafe");
+  return unsafe >= 0 && arg[unsafe].tag == MA_bool && arg[unsafe].u.b;
 }
 
 MgRaise mg_raise_of(const MgGraph *g, const MgOp *op, const MgArg *arg) {

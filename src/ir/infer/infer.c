@@ -63,11 +63,7 @@ MgRc mg_infer(MgGraph *g, NodeRef n) {
 
 /* ---- arguments ---- */
 
-int mg_infer_find(const MgInfer *in, const char *name) {
-  for (int i = 0; i < in->op->nparam; i++)
-    if (!strcmp(in->op->param[i].name, name)) return i;
-  return -1;
-}
+int mg_infer_find(const MgInfer *in, const char *name) { return mg_op_param(in->op, name); }
 
 const MgArg *mg_infer_arg(const MgInfer *in, const char *name) {
   static const MgArg none = {.tag = MA_none};

@@ -20,12 +20,8 @@ bool mg_check_dims(const Check *c, const char *name);
 bool mg_check_refused(const Check *c);
 
 static inline const MgVal *check_val(const Check *c, const char *name) {
-  for (int i = 0; i < c->op->nparam && i < c->in->n->narg; i++)
-    if (!strcmp(c->op->param[i].name, name)) {
-      ValRef v = mg_infer_tensor(c->in, i);
-      return v ? mg_val(c->in->g, v) : NULL;
-    }
-  return NULL;
+  ValRef v = mg_infer_tensor(c->in, mg_op_param(c->op, name));
+  return v ? mg_val(c->in->g, v) : NULL;
 }
 
 static inline bool check_rank(const MgVal *v, int lo, int hi) {

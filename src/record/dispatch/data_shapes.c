@@ -37,6 +37,13 @@ typedef struct Data { /* one node */
 
 static const MgArg *data_arg(const Data *d, int i) { return &mg_node(d->g, d->n)->arg[i]; }
 
+/* NULL if the op has no such parameter. */
+static const MgArg *data_named(const Data *d, const char *name) {
+  return mg_node_arg(mg_node(d->g, d->n), name);
+}
+
+static ValRef data_self(const Data *d) { return mg_node_first(mg_node(d->g, d->n)); }
+
 static const MgVal *data_tensor(const Data *d, int i) {
   const MgArg *a = data_arg(d, i);
   return a->tag == MA_val && a->u.val ? mg_val(d->g, a->u.val) : NULL;
@@ -107,7 +114,7 @@ static int data_nonzero(Data *d) {
   const MgVal *x = data_tensor(d, 0);
   int ndim = x->ndim;
   int64_t hi = data_most(d, x);
-  ValRef mask = x->dtype == DT_bool ? data_arg(d, 0)->u.val : 0, v = data_result(d, 0, DT_i64, 2);
+  ValRef mask = x->dtype == DT_bool ? data_self(d) : 0, v = data_result(d, 0, DT_i64, 2);
   SymRef n = v ? data_true(d, mask, v, 0, hi) : 0;
   if (!n) return -1;
   MgVal *t = mg_val(d->g, v);
@@ -118,11 +125,7 @@ static int data_nonzero(Data *d) {
   return 0;
 }
 
-static bool data_flag(const Data *d, const char *name) {
-  for (int i = 0; i < d->op->nparam; i++)
-    if (!strcmp(d->op->param[i].name, name)) return data_arg(d, i)->tag == MA_bool && data_arg(d, i)->u.b;
-  return false;
-}
+static bool data_flag(const Data *d, const char *name) { return mg_node_flag(mg_node(d->g, d->n), name); }
 
 /* _unique2, and unique_consecutive without a dimension: values, where each went, how many;
  * _unique: without the last. */
@@ -149,9 +152,7 @@ static int data_unique(Data *d) {
  * elements ATen knows more. */
 static int data_unique_dim(Data *d) {
   const MgVal x = *data_tensor(d, 0);
-  const MgArg *dim = data_arg(d, 0);
-  for (int i = 0; i < d->op->nparam; i++)
-    if (!strcmp(d->op->param[i].name, "dim")) dim = data_arg(d, i);
+  const MgArg *dim = data_named(d, "dim");
   int64_t k = 0, lo, hi, most = 1;
   if (dim->tag != MA_int || !mg_ex_const_int(d->x, dim->u.sym, &k) || k < -x.ndim || k >= x.ndim)
     return DATA_nobody;
@@ -187,11 +188,10 @@ static int data_unique_dim(Data *d) {
  * order of falling strides. */
 static int data_index(Data *d) {
   const MgVal x = *data_tensor(d, 0);
-  const MgArg list = *data_arg(d, 1);
+  const MgArg list = *data_named(d, "indices");
   SymRef size[64], rows = 0, step = 0;
   int ndim = 0, at = 0, place = -1, last = -1;
-  bool apart = false, falling = true, masked = false,
-       plain = mg_val_is_contiguous(d->g, data_arg(d, 0)->u.val);
+  bool apart = false, falling = true, masked = false, plain = mg_val_is_contiguous(d->g, data_self(d));
   ValRef only = 0;
   int64_t hi = 1, lo, most;
   for (uint32_t i = 0; i < list.n || at < x.ndim; i++) {
@@ -234,7 +234,7 @@ static int data_index(Data *d) {
  * `hi` where only a run tells. */
 static int data_view(Data *d, int dim, bool drop, SymRef size, SymRef stride, int64_t hi) {
   const MgVal x = *data_tensor(d, 0);
-  ValRef self = data_arg(d, 0)->u.val, v = data_result(d, 0, x.dtype, x.ndim - drop);
+  ValRef self = data_self(d), v = data_result(d, 0, x.dtype, x.ndim - drop);
   MgSizeOf of = {.val = v, .dim = MG_SIZE_OFFSET}; /* where it begins: nobody asks */
   SymRef offset = v ? mg_symsize_symbol(d->r->cap, 0, &of, DATA_HINT, 0, MG_SIZE_MOST) : 0;
   if (!offset) return -1;
@@ -255,13 +255,13 @@ static int data_view(Data *d, int dim, bool drop, SymRef size, SymRef stride, in
 static int data_slice(Data *d) {
   const MgVal *x = data_tensor(d, 0);
   int64_t dim, step = 1;
-  bool slice = d->op->nparam == 5;
-  if (data_arg(d, 1)->tag != MA_int || !mg_ex_const_int(d->x, data_arg(d, 1)->u.sym, &dim)) return DATA_try;
+  const MgArg *along = data_named(d, "dim"), *by = data_named(d, "step");
+  if (along->tag != MA_int || !mg_ex_const_int(d->x, along->u.sym, &dim)) return DATA_try;
   if (dim < 0) dim += x->ndim;
   if (dim < 0 || dim >= x->ndim) return DATA_try;
-  if (!slice) return data_view(d, (int)dim, true, 0, 0, 0);
-  const MgArg *from = data_arg(d, 2), *to = data_arg(d, 3);
-  if (!mg_ex_const_int(d->x, data_arg(d, 4)->u.sym, &step)) return DATA_try;
+  if (!by) return data_view(d, (int)dim, true, 0, 0, 0);
+  const MgArg *from = data_named(d, "start"), *to = data_named(d, "end");
+  if (!mg_ex_const_int(d->x, by->u.sym, &step)) return DATA_try;
   SymRef n = x->size[dim], zero = mg_sym(d->x, 0), a = from->tag == MA_int ? from->u.sym : zero,
          b = to->tag == MA_int ? to->u.sym : n, size = 0;
   int64_t lo, hi, k;
@@ -279,9 +279,9 @@ static int data_slice(Data *d) {
 
 /* view(n, -1) of a tensor without gaps. */
 static int data_reshape(Data *d) {
-  const MgArg *to = data_arg(d, 1);
+  const MgArg *to = data_named(d, "size");
   const MgVal x = *data_tensor(d, 0);
-  ValRef self = data_arg(d, 0)->u.val;
+  ValRef self = data_self(d);
   SymRef rest = mg_sym(d->x, 1), all = mg_val_numel(d->g, self);
   int hole = -1;
   if (to->tag != MA_list || !mg_val_is_contiguous(d->g, self)) return DATA_try;
@@ -301,20 +301,20 @@ static int data_reshape(Data *d) {
 }
 
 static int data_bincount(Data *d) {
-  const MgVal *w = data_tensor(d, 1);
+  const MgVal *w = data_tensor(d, mg_op_param(d->op, "weights"));
   return data_rows(d, 0, !w ? DT_i64 : w->dtype == DT_f32 ? DT_f32 : DT_f64, 0, MG_SIZE_MOST);
 }
 
 static int data_repeat(Data *d) { return data_rows(d, 0, data_tensor(d, 0)->dtype, 0, MG_SIZE_MOST); }
 
 static int data_select(Data *d) {
-  const MgVal *x = data_tensor(d, 0), *mask = data_tensor(d, 1);
+  const MgVal *x = data_tensor(d, 0), *mask = data_tensor(d, mg_op_param(d->op, "mask"));
   int64_t p = data_most(d, x), q = mask ? data_most(d, mask) : 0;
   return data_rows(d, 0, x->dtype, 0, p > q ? p : q);
 }
 
 static int data_consecutive(Data *d) {
-  return data_arg(d, 3)->tag == MA_none ? data_unique(d) : data_unique_dim(d);
+  return data_named(d, "dim")->tag == MA_none ? data_unique(d) : data_unique_dim(d);
 }
 
 static const struct {

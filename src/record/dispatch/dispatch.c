@@ -119,9 +119,8 @@ static PyObject *dispatch_param(const MgFrontOp *fo, PyObject *args, PyObject *k
 
 /* Is the argument of this name given, and True? */
 static bool dispatch_flag(const MgFrontOp *fo, PyObject *args, PyObject *kwargs, const char *name) {
-  for (int i = 0; i < fo->op->nparam; i++)
-    if (!strcmp(fo->op->param[i].name, name)) return dispatch_param(fo, args, kwargs, i) == Py_True;
-  return false;
+  int i = mg_op_param(fo->op, name);
+  return i >= 0 && dispatch_param(fo, args, kwargs, i) == Py_True;
 }
 
 static int dispatch_args(MgCapture *cap, const MgFrontOp *fo, PyObject *args, PyObject *kwargs, MgArg *out) {
@@ -386,12 +385,11 @@ static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, bool d
  * node may run under another. */
 static void dispatch_name_dtype(const MgCapture *cap, MgNode *node) {
   if (node->nout != 1 || !dispatch_odd_dtype(cap->rec->g)) return;
-  MgArg *dtype = NULL;
-  for (int i = 0; i < node->op->nparam; i++) {
+  for (int i = 0; i < node->op->nparam; i++)
     if (node->arg[i].tag == MA_val) return;
-    if (!strcmp(node->op->param[i].name, "dtype") && node->arg[i].tag == MA_none) dtype = &node->arg[i];
-  }
-  if (dtype) *dtype = (MgArg){.tag = MA_dtype, .u.code = mg_val(cap->rec->g, node->out[0])->dtype};
+  MgArg *dtype = mg_node_arg(node, "dtype");
+  if (dtype && dtype->tag == MA_none)
+    *dtype = (MgArg){.tag = MA_dtype, .u.code = mg_val(cap->rec->g, node->out[0])->dtype};
 }
 
 /* Does an op's result have a default dtype that the segment has set, while a call of ATen when the graph runs

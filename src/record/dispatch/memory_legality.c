@@ -124,9 +124,10 @@ bool mg_memform_statistics_meet(const MgGraph *g, NodeRef node) {
   int code = n->op->code;
   bool norm = code == TOP_native_batch_norm || code == TOP__native_batch_norm_legit ||
               code == TOP__batch_norm_with_update;
-  if (!norm || n->arg[3].tag != MA_val || n->arg[4].tag != MA_val) return false;
-  if (code != TOP__batch_norm_with_update && !n->arg[5].u.b) return false; /* not training */
-  ValRef mean = n->arg[3].u.val, var = n->arg[4].u.val;
+  if (!norm || (code != TOP__batch_norm_with_update && !mg_node_flag(n, "training"))) return false;
+  const MgArg *means = mg_node_arg(n, "running_mean"), *vars = mg_node_arg(n, "running_var");
+  if (means->tag != MA_val || vars->tag != MA_val) return false;
+  ValRef mean = means->u.val, var = vars->u.val;
   struct memform_overlap s = {g, mean, mean == var};
   s.found |=
       mg_val(g, mean)->storage == mg_val(g, var)->storage && memform_alike(mg_val(g, mean), mg_val(g, var));
@@ -158,7 +159,8 @@ bool mg_memform_known(const MgGraph *g, const MgOp *op, const MgArg *arg) {
   int64_t at, reach[2];
   if (!memform_int(g, self->offset, &at) || (scatter && at)) return false;
   if (partial) return true;
-  const MgArg *size = &arg[scatter + 1], *stride = size + 1, *offset = size + 2;
+  const MgArg *size = &arg[mg_op_param(op, "size")], *stride = &arg[mg_op_param(op, "stride")],
+              *offset = &arg[mg_op_param(op, "storage_offset")];
   if (size->tag != MA_list || stride->tag != MA_list || size->n > 64 || stride->n != size->n)
     return true; /* torch's error */
   SymRef s[64], t[64];
@@ -174,7 +176,7 @@ bool mg_memform_counts(const MgOp *op, const MgArg *arg) {
   switch (op->code) {
   case TOP_as_strided:
   case TOP_as_strided_copy:
-  case TOP_as_strided_: return arg[3].tag == MA_int;
+  case TOP_as_strided_: return arg[mg_op_param(op, "storage_offset")].tag == MA_int;
   case TOP_as_strided_scatter:
   case TOP_diagonal_scatter:
   case TOP_slice_scatter:

@@ -128,11 +128,7 @@ static PyObject *symcall_repeat(PyObject *t, Py_ssize_t n) { /* steals t */
 
 /* ---- making the call ---- */
 
-static int symcall_param(const SymCall *c, const char *name) {
-  for (int i = 0; i < c->fo->op->nparam; i++)
-    if (!strcmp(c->fo->op->param[i].name, name)) return i;
-  return -1;
-}
+static int symcall_param(const SymCall *c, const char *name) { return mg_op_param(c->fo->op, name); }
 
 static int symcall_set(SymCall *c, int i, PyObject *v) { /* steals v; NULL is an error */
   return v ? PyList_SetItem(c->args, i, v) : -1;
