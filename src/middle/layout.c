@@ -76,8 +76,8 @@ static bool layout_is_conv(const Layout *l, const MgNode *n) {
   const MgGraph *g = l->g;
   if (l->device == DEV_cuda) return layout_cuda_data(g, n) >= 0;
   if (n->op->code != TOP_convolution_backward) return n->op->code == TOP_mg_conv;
-  if (mg_val(g, n->arg[0].u.val)->dtype == DT_f32 && n->arg[7].tag == MA_bool && !n->arg[7].u.b) return true;
-  return layout_numel(g, n->arg[2].u.val) <= layout_numel(g, n->arg[1].u.val);
+  if (mg_val(g, mg_node_first(n))->dtype == DT_f32 && !mg_node_flag(n, "transposed")) return true;
+  return layout_numel(g, mg_node_arg(n, "weight")->u.val) <= layout_numel(g, mg_node_arg(n, "input")->u.val);
 }
 
 /* Results of a node that choose strides: of convolution_backward only the gradient of the input, of batch
@@ -148,11 +148,12 @@ static bool layout_reshape(MgExprs *x, const SymRef *from, const SymRef *st, int
 static int layout_permuted(const Layout *l, const MgNode *n, int ndim, int i) {
   int64_t d[2] = {0, 1};
   if (n->op->code == TOP_permute) {
-    if (n->arg[1].tag != MA_list || !mg_ex_const_int(l->g->x, n->arg[1].u.item[i].u.sym, &d[0])) return -1;
+    const MgArg *dims = mg_node_arg(n, "dims");
+    if (dims->tag != MA_list || !mg_ex_const_int(l->g->x, dims->u.item[i].u.sym, &d[0])) return -1;
     return (int)(d[0] < 0 ? d[0] + ndim : d[0]);
   }
   for (int k = 0; k < 2 && n->op->code == TOP_transpose_int; k++) {
-    if (!mg_ex_const_int(l->g->x, n->arg[1 + k].u.sym, &d[k])) return -1;
+    if (!mg_ex_const_int(l->g->x, mg_node_arg(n, k ? "dim1" : "dim0")->u.sym, &d[k])) return -1;
     if (d[k] < 0) d[k] += ndim;
   }
   return (int)(i == d[0] ? d[1] : i == d[1] ? d[0] : i);
@@ -176,16 +177,16 @@ static bool layout_index(const Layout *l, const MgArg *a, SymRef size, SymRef *o
 /* The same for a part along one dimension: slice, narrow, select. */
 static bool layout_part(const Layout *l, const MgNode *n, const SymRef *from, int ndim, SymRef *out) {
   MgExprs *x = l->g->x;
-  const SymRef *st = l->would[n->arg[0].u.val];
+  const SymRef *st = l->would[mg_node_first(n)];
+  const MgArg *along = mg_node_arg(n, "dim"), *by = mg_node_arg(n, "step");
   int64_t dim, step = 1;
   SymRef start;
   bool select = n->op->code == TOP_select_int;
-  if (n->arg[1].tag != MA_int || !mg_ex_const_int(l->g->x, n->arg[1].u.sym, &dim)) return false;
+  const MgArg *from_index = mg_node_arg(n, select ? "index" : "start");
+  if (along->tag != MA_int || !mg_ex_const_int(l->g->x, along->u.sym, &dim)) return false;
   if (dim < 0) dim += ndim;
-  if (dim < 0 || dim >= ndim || !layout_index(l, &n->arg[2], from[dim], &start)) return false;
-  if (n->op->code == TOP_slice_Tensor &&
-      (n->arg[4].tag != MA_int || !mg_ex_const_int(l->g->x, n->arg[4].u.sym, &step)))
-    return false;
+  if (dim < 0 || dim >= ndim || !layout_index(l, from_index, from[dim], &start)) return false;
+  if (by && (by->tag != MA_int || !mg_ex_const_int(l->g->x, by->u.sym, &step))) return false;
   for (int i = 0, o = 0; i < ndim; i++)
     if (i != dim || !select) out[o++] = i == dim ? mg_sym_mul(x, st[i], mg_sym(x, step)) : st[i];
   out[LAYOUT_RANK] = mg_sym_add(x, st[LAYOUT_RANK], mg_sym_mul(x, start, st[dim]));
@@ -194,7 +195,7 @@ static bool layout_part(const Layout *l, const MgNode *n, const SymRef *from, in
 
 /* Strides and offset of a view node's result if its root changes; false: it cannot follow. */
 static bool layout_follow(const Layout *l, const MgNode *n, SymRef *out) {
-  ValRef x = n->arg[0].u.val, v = n->out[0];
+  ValRef x = mg_node_first(n), v = n->out[0];
   const SymRef *st = l->would[x], *from = mg_val(l->g, x)->size, *to = mg_val(l->g, v)->size;
   int nfrom = mg_val(l->g, x)->ndim, nto = mg_val(l->g, v)->ndim;
   if (n->nout != 1 || !layout_sizes(l, x) || !layout_sizes(l, v)) return false;
@@ -228,7 +229,7 @@ static bool layout_follow(const Layout *l, const MgNode *n, SymRef *out) {
 
 /* Enters the result of a view node; its root is pinned when the view cannot follow. */
 static MgRc layout_view(Layout *l, MgNode *n) {
-  ValRef root = n->arg[0].tag == MA_val ? l->root[n->arg[0].u.val] : 0;
+  ValRef root = l->root[mg_node_first(n)];
   if (!root || !l->free[root]) return MG_OK;
   SymRef *st = mg_new(l->g->c, SymRef, LAYOUT_RANK + 1);
   TRYP(st);
@@ -285,7 +286,7 @@ static void layout_spread(Layout *l, MgNode *n, bool loops) {
   bool conv = layout_is_conv(l, n);
   if (!conv && !loops) return;
   if (conv && !n->out[0]) { /* only the weight's gradient is wanted */
-    LayoutScan s = {.l = l, .ndim = mg_val(l->g, n->arg[0].u.val)->ndim, .set = true};
+    LayoutScan s = {.l = l, .ndim = mg_val(l->g, mg_node_first(n))->ndim, .set = true};
     mg_node_each_val(n, layout_scan, &s);
   }
   for (int i = 0; i < layout_results(n); i++) {
@@ -302,7 +303,8 @@ static void layout_spread(Layout *l, MgNode *n, bool loops) {
 static const MgArg *layout_parts(const Layout *l, const MgNode *n) {
   static const MgArg none;
   if (n->dead || n->op->code != TOP_cat || !l->last[n->out[0]] || l->dense[n->out[0]]) return &none;
-  return n->arg[0].tag == MA_list && mg_sym_is(l->g->x, n->arg[1].u.sym, 1) ? &n->arg[0] : &none;
+  const MgArg *tensors = mg_node_arg(n, "tensors");
+  return tensors->tag == MA_list && mg_sym_is(l->g->x, mg_node_arg(n, "dim")->u.sym, 1) ? tensors : &none;
 }
 
 /* Looks for a concatenation that node k begins and that no earlier one was found to begin. */

@@ -48,6 +48,10 @@ enum {
 enum { AC_x, AC_w, AC_bias, AC_stride, AC_padding, AC_dilation, AC_transposed, AC_output_padding, AC_groups };
 enum { BN_x, BN_weight, BN_bias, BN_mean, BN_var };
 
+/* Arguments of ATen's index_put, and of mg::sdpa. */
+enum { IP_self, IP_indices, IP_values, IP_accumulate };
+enum { SD_query, SD_key, SD_value, SD_mask, SD_causal, SD_scale };
+
 /* ---- questions about values
  * ---------------------------------------------------------------------------------- */
 
@@ -130,7 +134,7 @@ static Producer pat_producer(const Pat *p, const MgArg *a) {
     MgNode *n = mg_node(p->g, mg_val(p->g, v)->def);
     if (n->dead) return r;
     if (pat_reshapes(n->op->code)) {
-      v = n->arg[0].u.val;
+      v = mg_node_first(n);
       r.reshaped = true;
       continue;
     }
@@ -230,13 +234,15 @@ static bool pat_both_expanded(const Pat *p, ValRef a, ValRef b, int nbatch) {
 static MgRc pat_matmul(Pat *p, MgNode *n) {
   uint16_t code = n->op->code;
   bool adds = code == TOP_addmm || code == TOP_baddbmm;
-  MgArg *a = n->arg, *x = &a[adds ? 1 : 0];
+  MgArg *a = n->arg, *x = &a[adds ? 1 : 0]; /* the two factors; before them what is added */
   if (x[0].tag != MA_val || x[1].tag != MA_val || !pat_takes(p, n->out[0], 0)) return MG_OK;
   if (mg_dense_is_thin(p->g, x[0].u.val, x[1].u.val)) return MG_OK;
   int nbatch = mg_val(p->g, n->out[0])->ndim - 2;
   if (!pat_takes(p, x[0].u.val, nbatch) || !pat_takes(p, x[1].u.val, nbatch)) return MG_OK;
   if (pat_both_expanded(p, x[0].u.val, x[1].u.val, nbatch)) return MG_OK;
-  if (adds && (!pat_takes_arg(p, &a[0], 8) || !pat_is(p, &a[3], 1) || !pat_is(p, &a[4], 1))) return MG_OK;
+  if (adds && (!pat_takes_arg(p, &a[0], 8) || !pat_is(p, mg_node_arg(n, "beta"), 1) ||
+               !pat_is(p, mg_node_arg(n, "alpha"), 1)))
+    return MG_OK;
   const MgVal *out = mg_val(p->g, n->out[0]);
   if (out->dtype != mg_val(p->g, x[0].u.val)->dtype || out->dtype != mg_val(p->g, x[1].u.val)->dtype)
     return MG_OK;
@@ -256,16 +262,9 @@ static MgRc pat_matmul(Pat *p, MgNode *n) {
   return MG_OK;
 }
 
-/* The argument of that name; NULL if the op has no such parameter. */
-static MgArg *pat_named(const MgNode *n, const char *name) {
-  int i = 0;
-  while (i < n->op->nparam && strcmp(n->op->param[i].name, name)) i++;
-  return i < n->op->nparam ? &n->arg[i] : NULL;
-}
-
 /* Batch norm by running statistics after a convolution. */
 static MgRc pat_batch_norm(Pat *p, MgNode *n) {
-  MgArg *a = n->arg, *training = pat_named(n, "training");
+  MgArg *a = n->arg, *training = mg_node_arg(n, "training");
   if (training && !pat_is(p, training, 0)) return MG_OK;
   for (int i = 1; i < n->nout; i++)
     if (n->out[i] && p->uses[n->out[i]]) return MG_OK;
@@ -280,7 +279,7 @@ static MgRc pat_batch_norm(Pat *p, MgNode *n) {
     if (!pat_vector(p, &a[i], chan, n->out[0])) return MG_OK;
   MgArg bn[4] = {a[BN_weight], a[BN_bias], a[BN_mean], a[BN_var]};
   double eps = 0;
-  if (!pat_number(p, pat_named(n, "eps"), &eps)) return MG_OK;
+  if (!pat_number(p, mg_node_arg(n, "eps"), &eps)) return MG_OK;
   memcpy(m + CV_bn_weight, bn, sizeof bn);
   m[CV_eps] = mg_arg_float(eps);
   for (int i = 0; i < 4; i++)
@@ -295,16 +294,17 @@ static MgRc pat_add_rows(Pat *p, MgNode *n, bool *done) {
   MgArg *a = n->arg;
   for (int i = 0; i < 2 && !*done; i++) {
     MgNode *e = pat_def(p, &a[i], TOP_embedding_dense_backward);
-    if (!e || !pat_is(p, &e->arg[3], -1) || !pat_is(p, &e->arg[4], 0)) continue;
+    if (!e || !pat_is(p, mg_node_arg(e, "padding_idx"), -1)) continue;
+    if (!pat_is(p, mg_node_arg(e, "scale_grad_by_freq"), 0)) continue;
     MgDtype dt = (MgDtype)mg_val(p->g, n->out[0])->dtype;
     if (!pat_same_size(p, a[1 - i].u.val, n->out[0]) || !pat_same_size(p, a[i].u.val, n->out[0])) continue;
     if (dt != DT_f32 && dt != DT_f64) continue; /* sums of 16-bit rows are rounded once by eager */
-    MgArg *m = mg_new(p->g->c, MgArg, 4);
+    MgArg *m = mg_new(p->g->c, MgArg, IP_accumulate + 1);
     TRYP(m);
-    m[0] = a[1 - i];
-    m[1] = mg_arg_vals(p->g, &e->arg[1].u.val, 1);
-    m[2] = e->arg[0];
-    m[3] = mg_arg_bool(true);
+    m[IP_self] = a[1 - i];
+    m[IP_indices] = mg_arg_vals(p->g, &mg_node_arg(e, "indices")->u.val, 1);
+    m[IP_values] = *mg_node_arg(e, "grad_output");
+    m[IP_accumulate] = mg_arg_bool(true);
     pat_become(p, n, TOP_index_put, m);
     pat_kill(p, e);
     *done = true;
@@ -316,7 +316,7 @@ static MgRc pat_add_rows(Pat *p, MgNode *n, bool *done) {
 static MgRc pat_add(Pat *p, MgNode *n) {
   MgArg *a = n->arg;
   bool done = false;
-  if (a[0].tag != MA_val || a[1].tag != MA_val || !pat_is(p, &a[2], 1)) return MG_OK;
+  if (a[0].tag != MA_val || a[1].tag != MA_val || !pat_is(p, mg_node_arg(n, "alpha"), 1)) return MG_OK;
   TRY(pat_add_rows(p, n, &done));
   if (done) return MG_OK;
   for (int i = 0; i < 2; i++) {
@@ -381,7 +381,8 @@ static MgRc pat_act(Pat *p, MgNode *n) {
   double lo = 0, hi = n->op->code == TOP_relu6 ? 6 : 0;
   if ((f->a && !pat_number(p, &a[f->a], &lo)) || (f->b && !pat_number(p, &a[f->b], &hi))) return MG_OK;
   if (n->op->code == TOP_leaky_relu && lo == 0) return MG_OK; /* the library takes it for a relu: 0 for NaN */
-  if (n->op->code == TOP_gelu && a[1].tag == MA_str && !strcmp(a[1].u.str, "tanh")) name = "gelu_tanh";
+  const MgArg *how = n->op->code == TOP_gelu ? mg_node_arg(n, "approximate") : NULL;
+  if (how && how->tag == MA_str && !strcmp(how->u.str, "tanh")) name = "gelu_tanh";
   Producer pr = pat_producer(p, &a[0]);
   if (!pr.n || !pat_same_size(p, a[0].u.val, n->out[0])) return MG_OK;
   if (pr.reshaped && !pat_same_layout(p, a[0].u.val, n->out[0])) return MG_OK;
@@ -409,7 +410,7 @@ static const MgArg *pat_with(const Pat *p, const MgNode *n, double c) {
 
 static MgNode *pat_def_add(const Pat *p, const MgArg *a) {
   MgNode *n = pat_def(p, a, TOP_add_Tensor);
-  return n && pat_is(p, &n->arg[2], 1) ? n : NULL;
+  return n && pat_is(p, mg_node_arg(n, "alpha"), 1) ? n : NULL;
 }
 
 /* x when the two factors of n are 0.5 * x and 1 + tanh(...); nodes of the chain are collected in dead[]. */
@@ -424,8 +425,9 @@ static ValRef pat_gelu_input(const Pat *p, const MgNode *n, int half, MgNode *de
     MgNode *scaled = pat_def(p, &sum->arg[1 - i], TOP_mul_Tensor);
     if (sum->arg[i].tag != MA_val || sum->arg[i].u.val != x->u.val || !(u = pat_with(p, scaled, 0.044715)))
       continue;
-    if (!(cube = pat_def(p, u, TOP_pow_Tensor_Scalar)) || !pat_is(p, &cube->arg[1], 3)) continue;
-    if (cube->arg[0].tag != MA_val || cube->arg[0].u.val != x->u.val) continue;
+    if (!(cube = pat_def(p, u, TOP_pow_Tensor_Scalar)) || !pat_is(p, mg_node_arg(cube, "exponent"), 3))
+      continue;
+    if (mg_node_first(cube) != x->u.val) continue;
     MgNode *all[] = {h, one, th, in, sum, scaled, cube};
     memcpy(dead, all, sizeof all);
     *ndead = 7;
@@ -466,16 +468,17 @@ static MgRc pat_become_sdpa(Pat *p, MgNode *n, const MgArg qkv[3], MgArg mask, b
     if (!pat_takes(p, v, 0) || mg_val(p->g, v)->ndim != 4 || mg_val(p->g, v)->dtype != DT_f32) return MG_OK;
     if (!pat_const(p, mg_val(p->g, v)->stride[3], &k) || k != 1) return MG_OK;
   }
-  const MgVal *q = mg_val(p->g, qkv[0].u.val);
+  const MgVal *q = mg_val(p->g, qkv[SD_query].u.val);
   if (!pat_takes_arg(p, &mask, 4) || (mask.tag == MA_val && mg_val(p->g, mask.u.val)->ndim > 4)) return MG_OK;
   if (mg_sym_hint(p->g->x, q->size[2]) < MG_TUNE_SDPA_QUERIES) return MG_OK;
-  if (!mg_ex_same(mg_val(p->g, qkv[1].u.val)->size[1], q->size[1])) return MG_OK; /* heads that share keys */
-  MgArg *m = mg_new(p->g->c, MgArg, 6);
+  if (!mg_ex_same(mg_val(p->g, qkv[SD_key].u.val)->size[1], q->size[1]))
+    return MG_OK; /* heads that share keys */
+  MgArg *m = mg_new(p->g->c, MgArg, SD_scale + 1);
   TRYP(m);
-  memcpy(m, qkv, 3 * sizeof *m);
-  m[3] = mask;
-  m[4] = mg_arg_bool(causal);
-  m[5] = mg_arg_float(scale);
+  memcpy(m, qkv, SD_mask * sizeof *m);
+  m[SD_mask] = mask;
+  m[SD_causal] = mg_arg_bool(causal);
+  m[SD_scale] = mg_arg_float(scale);
   pat_become(p, n, TOP_mg_sdpa, m);
   *done = true;
   return MG_OK;
@@ -483,17 +486,17 @@ static MgRc pat_become_sdpa(Pat *p, MgNode *n, const MgArg qkv[3], MgArg mask, b
 
 /* ATen's attention, when nobody reads its log-sum-exp. */
 static MgRc pat_attention(Pat *p, MgNode *n) {
-  MgArg *a = n->arg; /* query, key, value, dropout_p, is_causal, attn_mask, scale */
+  const MgArg *causal = mg_node_arg(n, "is_causal"), *given = mg_node_arg(n, "scale");
   int64_t k;
   double scale = 0;
   bool done = false;
-  if ((n->nout > 1 && n->out[1] && p->uses[n->out[1]]) || !pat_is(p, &a[3], 0) || a[4].tag != MA_bool)
-    return MG_OK;
-  const MgVal *q = mg_val(p->g, a[0].u.val);
+  if (n->nout > 1 && n->out[1] && p->uses[n->out[1]]) return MG_OK;
+  if (!pat_is(p, mg_node_arg(n, "dropout_p"), 0) || causal->tag != MA_bool) return MG_OK;
+  const MgVal *q = mg_val(p->g, mg_node_first(n));
   if (q->ndim != 4 || !pat_const(p, q->size[3], &k)) return MG_OK;
-  if (a[6].tag == MA_none) scale = 1 / sqrt((double)k);
-  else if (!pat_number(p, &a[6], &scale)) return MG_OK;
-  return pat_become_sdpa(p, n, a, a[5], a[4].u.b, scale, &done);
+  if (given->tag == MA_none) scale = 1 / sqrt((double)k);
+  else if (!pat_number(p, given, &scale)) return MG_OK;
+  return pat_become_sdpa(p, n, n->arg, *mg_node_arg(n, "attn_mask"), causal->u.b, scale, &done);
 }
 
 /* Removes the node that makes v, and then its arguments' nodes, as far as nothing uses them any more. */
@@ -519,8 +522,8 @@ static ValRef pat_heads(const Pat *p, ValRef v, const SymRef size[4]) {
     bool same = t->ndim == 4 && !memcmp(t->size, size, 4 * sizeof *size);
     bool copy = c == TOP_clone || c == TOP_expand;
     if (same && !copy) return v;
-    if (!n || n->dead || n->arg[0].tag != MA_val || !(copy || pat_reshapes(c))) return same ? v : 0;
-    ValRef from = n->arg[0].u.val;
+    if (!n || n->dead || !mg_node_first(n) || !(copy || pat_reshapes(c))) return same ? v : 0;
+    ValRef from = mg_node_first(n);
     if (copy && !pat_same_size(p, from, v)) return same ? v : 0;
     v = from;
   }
@@ -541,9 +544,11 @@ static MgRc pat_attention_parts(Pat *p, MgNode *n) {
   for (; (m = pat_def(p, a, TOP_view)) || (m = pat_def(p, a, TOP__unsafe_view)) ||
          (m = pat_def(p, a, TOP_expand));)
     a = &m->arg[0];
-  if (!(soft = pat_def(p, a, TOP__softmax)) || !pat_is(p, &soft->arg[2], 0)) return MG_OK;
+  if (!(soft = pat_def(p, a, TOP__softmax)) || !pat_is(p, mg_node_arg(soft, "half_to_float"), 0))
+    return MG_OK;
   const MgVal *s = mg_val(p->g, soft->out[0]);
-  if (s->ndim != 4 || !(pat_is(p, &soft->arg[1], -1) || pat_is(p, &soft->arg[1], 3))) return MG_OK;
+  const MgArg *over = mg_node_arg(soft, "dim");
+  if (s->ndim != 4 || !(pat_is(p, over, -1) || pat_is(p, over, 3))) return MG_OK;
   a = &soft->arg[0];
   if ((m = pat_def_add(p, a)) && m->arg[0].tag == MA_val && m->arg[1].tag == MA_val) {
     if (!pat_same_size(p, m->arg[0].u.val, soft->out[0])) return MG_OK;
@@ -564,7 +569,8 @@ static MgRc pat_attention_parts(Pat *p, MgNode *n) {
   if (!q || !kt || !v || !mg_val(p->g, kt)->def) return MG_OK;
   m = mg_node(p->g, mg_val(p->g, kt)->def);
   double d0, d1;
-  if (m->op->code != TOP_transpose_int || !pat_number(p, &m->arg[1], &d0) || !pat_number(p, &m->arg[2], &d1))
+  if (m->op->code != TOP_transpose_int || !pat_number(p, mg_node_arg(m, "dim0"), &d0) ||
+      !pat_number(p, mg_node_arg(m, "dim1"), &d1))
     return MG_OK;
   d0 += d0 < 0 ? 4 : 0, d1 += d1 < 0 ? 4 : 0;
   if (d0 + d1 != 5 || (d0 != 2 && d1 != 2)) return MG_OK;
@@ -581,7 +587,8 @@ static MgRc pat_values_only(Pat *p, MgNode *n) {
   int values = n->op->code == TOP__linalg_svd;
   for (uint32_t i = 0; i < n->nout; i++)
     if ((int)i != values && n->out[i] && p->uses[n->out[i]]) return MG_OK;
-  if (n->arg[2].tag == MA_bool) n->arg[2].u.b = false;
+  MgArg *vectors = mg_node_arg(n, values ? "compute_uv" : "compute_v");
+  if (vectors->tag == MA_bool) vectors->u.b = false;
   return MG_OK;
 }
 
