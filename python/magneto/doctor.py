@@ -151,6 +151,38 @@ def _environment() -> list[Finding]:
     return found + told
 
 
+def _libraries(m: _magneto._Machine) -> list[Finding]:
+    """What makes kernels, and what runs products and threads."""
+    return [
+        Finding(
+            "LLVM",
+            not m["llvm_error"],
+            m["llvm_error"] or f"{m['llvm_library']} for {m['cpu']}",
+            "pip install 'llvmlite>=0.48'",
+        ),
+        Finding(
+            "vector width",
+            m["vector_bytes"] > 0,
+            f"{m['vector_bytes'] * 8} bits" if m["vector_bytes"] else "unknown without LLVM",
+            "pip install 'llvmlite>=0.48'",
+        ),
+        Finding(
+            "oneDNN",
+            not m["onednn_error"],
+            m["onednn_error"] or "libdnnl loaded",
+            "pip install onednn-cpu-gomp   (optional: faster matrix products and convolutions)",
+            needed=False,
+        ),
+        Finding(
+            "OpenMP",
+            m["openmp"],
+            "the runtime that torch loaded" if m["openmp"] else "torch has no GNU OpenMP runtime",
+            "use a torch built with OpenMP (kernels run on one thread)",
+            needed=False,
+        ),
+    ]
+
+
 def examine() -> list[Finding]:
     """Looks at everything that magneto uses; loads the libraries to be sure that they work.
 
@@ -196,32 +228,7 @@ def examine() -> list[Finding]:
             "pip install 'torch>=2.13,<2.16'   (optional: what compiled calls do, under torch.profiler)",
             needed=False,
         ),
-        Finding(
-            "LLVM",
-            not m["llvm_error"],
-            m["llvm_error"] or f"{m['llvm_library']} for {m['cpu']}",
-            "pip install 'llvmlite>=0.48'",
-        ),
-        Finding(
-            "vector width",
-            m["vector_bytes"] > 0,
-            f"{m['vector_bytes'] * 8} bits" if m["vector_bytes"] else "unknown without LLVM",
-            "pip install 'llvmlite>=0.48'",
-        ),
-        Finding(
-            "oneDNN",
-            not m["onednn_error"],
-            m["onednn_error"] or "libdnnl loaded",
-            "pip install onednn-cpu-gomp   (optional: faster matrix products and convolutions)",
-            needed=False,
-        ),
-        Finding(
-            "OpenMP",
-            m["openmp"],
-            "the runtime that torch loaded" if m["openmp"] else "torch has no GNU OpenMP runtime",
-            "use a torch built with OpenMP (kernels run on one thread)",
-            needed=False,
-        ),
+        *_libraries(m),
         Finding("threads", True, f"{m['threads']} (torch.get_num_threads())"),
         _cpu(m),
         _gpu(),
