@@ -15,8 +15,17 @@ CLEAN = {
     "src/base/bits.c": '#include "base/bits.h"\nint mg_bits_count(int x) { return x; }\n',
     "src/driver/plan.h": "enum { PLAN_most = 4 };\nint mg_plan_run(int x);\n",
     "src/driver/plan.c": '#include "driver/plan.h"\nint mg_plan_run(int x) { return mg_bits_count(x); }\n',
+    "src/api/call.c": '#include "driver/plan.h"\nstatic int call_run(int x) { return mg_plan_run(x); }\n',
     "python/magneto/face.py": '"""A module."""\n\n\ndef short():\n    """Says so."""\n    return 1\n',
     "tools/tool.py": "X = 1\n",
+}
+USED = {
+    "src/driver/parts.def": "PART(low)\n",
+    "src/driver/parts.c": "#define PART(file) mg_##file##_init,\n",
+    "src/driver/low.c": "int mg_low_init(void) { return 1; }\n",
+    "src/base/named.c": 'int mg_named_run(void) { return 1; }\n__asm__("call mg_named_run");\n',
+    "src/base/tested.c": "int mg_tested_run(void) { return 1; }\n",
+    "tests/unit/test_it.c": "int main(void) { return mg_tested_run(); }\n",
 }
 LONG = "\n".join(f"  x += {n};" for n in range(70))
 CIRCLE = {
@@ -30,6 +39,7 @@ BREACHES = {
     "long file": {"src/base/low.c": "int mg_low;\n" * 900},
     "full folder": {f"src/driver/f{n}.h": f"enum {{ F{n}_one }};\n" for n in range(24)},
     "large circle": CIRCLE,
+    "unused function": {"src/base/low.c": "int mg_low_run(void) { return 1; }\n"},
     "unexplained clear": {"src/host/python/low.c": "void mg_low_run(void) { PyErr_Clear(); }\n"},
 }
 PYTHON = {
@@ -58,6 +68,11 @@ def report(tmp_path, capsys, files):
 def test_a_clean_tree_is_ok(tmp_path, capsys):
     failed, text = report(tmp_path, capsys, {})
     assert not failed and text.endswith("layers: ok\n"), text
+
+
+def test_names_made_by_macros_in_assembler_and_in_tests_are_used(tmp_path, capsys):
+    failed, text = report(tmp_path, capsys, USED)
+    assert not failed, text
 
 
 @pytest.mark.parametrize("kind", BREACHES)

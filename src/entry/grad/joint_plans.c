@@ -321,10 +321,6 @@ MgRc mg_autograd_plans(const MgTrace *t, uint32_t nprimal, MgAutograd **out) {
   return rc;
 }
 
-MgRc mg_autograd_build(const MgTrace *t, MgNodeRun *nodes, uint32_t nprimal, MgAutograd **out) {
-  return mg_autograd_build_at(t, nodes, nprimal, NULL, NULL, 0, out);
-}
-
 MgRc mg_autograd_build_at(const MgTrace *t, MgNodeRun *nodes, uint32_t nprimal, MgAutograd *plans,
                           const int64_t *sizes, uint32_t n, MgAutograd **out) {
   MgAutograd *a = autograd_new(t->joint, nprimal);

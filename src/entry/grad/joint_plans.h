@@ -66,11 +66,10 @@ typedef struct MgAutograd {
   bool extern_bwd; /* backward calls ATen, which must not apply autocast */
 } MgAutograd;
 
-/* Compiles the joint graph of r, which is consumed.  nodes: taken over on MG_OK. */
-MgRc mg_autograd_build(const MgTrace *t, MgNodeRun *nodes, uint32_t nprimal, MgAutograd **out);
-/* The same with symbolic sizes: only plans, for mg_autograd_build_at at numbers. */
+/* Compiles the joint graph of t with symbolic sizes: only plans, for mg_autograd_build_at at numbers. */
 MgRc mg_autograd_plans(const MgTrace *t, uint32_t nprimal, MgAutograd **out);
-/* r has the graph at `sizes` (n of them); plans: for these and other sizes. */
+/* Compiles the joint graph of t, which is consumed.  It has the graph at `sizes` (n of them); plans: for
+ * these and other sizes, or NULL.  nodes: taken over on MG_OK. */
 MgRc mg_autograd_build_at(const MgTrace *t, MgNodeRun *nodes, uint32_t nprimal, MgAutograd *plans,
                           const int64_t *sizes, uint32_t n, MgAutograd **out);
 /* Runs forward.  in: borrowed primals; outs: nres new references.  -1 with an exception;

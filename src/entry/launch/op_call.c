@@ -120,7 +120,6 @@ void mg_nodecall_free(MgNodeCall *c) {
 }
 
 int mg_nodecall_nin(const MgNodeCall *c) { return c->nin; }
-int mg_nodecall_nout(const MgNodeCall *c) { return c->nout; }
 
 /* ---- running ---- */
 

@@ -13,8 +13,7 @@ typedef struct MgNodeCall MgNodeCall;
 /* Call of graph node n; objs is the list that MA_object arguments index (or NULL).
  * New; NULL with an exception. */
 MgNodeCall *mg_nodecall_new(MgGraph *g, NodeRef n, PyObject *objs);
-int mg_nodecall_nin(const MgNodeCall *c);  /* tensor arguments, lists flattened */
-int mg_nodecall_nout(const MgNodeCall *c); /* tensor results, lists flattened */
+int mg_nodecall_nin(const MgNodeCall *c); /* tensor arguments, lists flattened */
 /* vals: nin borrowed tensors, NULL where undefined; outs: nout new references, NULL where undefined.  -1 with
  * an exception. */
 int mg_nodecall_run(const MgNodeCall *c, PyObject *const *vals, PyObject **outs);

@@ -494,13 +494,6 @@ const MgOp *mg_op_by_code(MgTop code) {
   return o;
 }
 
-uint32_t mg_op_count(void) {
-  mg_fork_lock(MG_LOCK_op);
-  uint32_t n = ops.n;
-  mg_fork_unlock(MG_LOCK_op);
-  return n;
-}
-
 /* ---- functional twins ---- */
 
 /* Pairs that the name rule does not give. */

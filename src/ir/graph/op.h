@@ -94,7 +94,6 @@ const MgOp *mg_op_by_name(const char *full);
 /* The same, telling the two failures apart: when memory ran out, c holds the error. */
 const MgOp *mg_op_find(MgCtx *c, const char *full);
 const MgOp *mg_op_by_code(MgTop code);
-uint32_t mg_op_count(void);
 /* The functional twin of an op that writes an argument, or NULL: aten::add_.Tensor -> aten::add.Tensor (same
  * parameters), aten::add.out -> aten::add.Tensor (the same without the written ones). */
 const MgOp *mg_op_twin(const MgOp *o);

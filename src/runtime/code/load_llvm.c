@@ -101,7 +101,7 @@ enum { LLVM_ROOM_TEXT = 32 };
 static LlvmState llvm_state;
 /* Guards the idle target machines among the threads of one mg_llvm_emit. */
 static pthread_mutex_t llvm_idle_lock = PTHREAD_MUTEX_INITIALIZER;
-static char llvm_given[512], llvm_path[1024], llvm_error[512];
+static char llvm_path[1024], llvm_error[512];
 static bool llvm_lite; /* llvmlite's functions, not LLVM-C's */
 static const char *llvm_triple, *llvm_cpu_name;
 static char *llvm_feature_text, *llvm_layout_text;
@@ -250,7 +250,7 @@ static bool llvm_find(void) {
   char beside[1024];
   const char *env = mg_env(ENV_LLVM);
   bool none = env && !strcmp(env, "none"); /* as if there were no LLVM */
-  if (!none && (llvm_try(llvm_given, false) || llvm_try(env, true))) return true;
+  if (!none && llvm_try(env, true)) return true;
   if (!none && llvm_beside(beside, sizeof beside) && !access(beside, R_OK) && llvm_try(beside, false))
     return true;
   for (size_t i = 0; !none && !*llvm_error && i < sizeof system / sizeof *system; i++)
@@ -273,8 +273,6 @@ static const char *llvm_get(void) {
   return llvm_state == LLVM_ready ? NULL : llvm_error;
 }
 
-void mg_llvm_set_path(const char *path) { snprintf(llvm_given, sizeof llvm_given, "%s", path); }
-
 const char *mg_llvm_open(void) {
   mg_fork_lock(MG_LOCK_llvm);
   const char *why = llvm_get();
@@ -285,7 +283,7 @@ const char *mg_llvm_open(void) {
 int mg_llvm_major(void) {
   char beside[1024];
   unsigned major = 0, minor, patch;
-  const char *first = *llvm_given ? llvm_given : mg_env(ENV_LLVM);
+  const char *first = mg_env(ENV_LLVM);
   if (!first && llvm_beside(beside, sizeof beside)) first = beside;
   if (first && strstr(first, "llvmlite") && !access(first, R_OK)) return 0;
   if (mg_llvm_open()) return -1;

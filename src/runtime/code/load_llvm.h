@@ -11,9 +11,7 @@ typedef struct MgObject { /* an object file in memory; data is malloc'ed */
   size_t len;
 } MgObject;
 
-/* Where to look first (copied); call before the first mg_llvm_open. */
-void mg_llvm_set_path(const char *path);
-/* Finds and starts a library: the given path, $MAGNETO_LLVM ("none": there is none), llvmlite beside torch, a
+/* Finds and starts a library: $MAGNETO_LLVM ("none": there is none), llvmlite beside torch, a
  * system libLLVM.  NULL, or a message for users. */
 const char *mg_llvm_open(void);
 const char *mg_llvm_library(void);  /* its path */

@@ -201,8 +201,6 @@ static const struct onednn_act *onednn_find_act(const char *name) {
   return NULL;
 }
 
-bool mg_onednn_has_act(const char *name) { return onednn_find_act(name) != NULL; }
-
 DnnAttr dnn_attr(const MgActDesc *act, DnnMd residual) {
   DnnAttr attr = NULL;
   DnnPostOps po = NULL;

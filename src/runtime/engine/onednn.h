@@ -73,5 +73,4 @@ bool mg_onednn_bf16(void);  /* and this CPU multiplies bfloat16 fast */
 MgRc mg_onednn_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out);
 MgRc mg_onednn_conv(MgCtx *c, const MgConvDesc *d, MgEngine **out);
 MgRc mg_onednn_conv_grad(MgCtx *c, const MgConvGradDesc *d, MgEngine **out);
-bool mg_onednn_has_act(const char *name);
 #endif
