@@ -118,6 +118,14 @@ def test_sizes_outside_of_their_bounds_are_an_error(compiler):
         compiler(f)(marked(9, 4, min=4, max=8))
 
 
+def test_the_error_names_the_bounds_of_the_mark_whatever_the_program_compares():
+    c = magneto.compile(lambda x: x * 2 if x.shape[0] <= 8 else x)
+    with pytest.raises(ConstraintViolationError, match="is 16, but it is marked as dynamic between 2 and 8"):
+        c(marked(16, 4, min=2, max=8))
+    with pytest.raises(ConstraintViolationError, match="is 3, but it is marked as dynamic from 5 on"):
+        c(marked(3, 4, min=5))
+
+
 def test_bounds_answer_questions():
     def f(x):
         return x.sin() if x.shape[0] > 3 else x.cos()

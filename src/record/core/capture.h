@@ -16,7 +16,7 @@ typedef struct MgSizeOf MgSizeOf;
 typedef struct MgSizeBound { /* what answers that the program took say about a size */
   int64_t lo, hi;
   bool promised; /* marked by mark_dynamic() */
-  bool outside;  /* of the bounds that it was marked with */
+  bool outside;  /* of the bounds that it was marked with: lo and hi stay these */
 } MgSizeBound;
 typedef struct MgSizeFact {
   int calc;

@@ -214,6 +214,7 @@ void mg_symsize_answered(MgCapture *cap, int calc, SrcRef size, bool second, PyO
   int64_t v = i >= 0 && PyLong_CheckExact(k) ? PyLong_AsLongLongAndOverflow(k, &over) : MG_SIZE_MOST;
   if (i < 0 || over || v >= MG_SIZE_MOST || v <= -MG_SIZE_MOST) return;
   MgSizeBound *b = &cap->sizes.bound[i];
+  if (b->outside) return; /* what the program does with such a size is no matter: it is an error */
   if (second) calc = mirrored[calc];
   if (!yes) calc = denied[calc];
   int64_t lo = calc == CALC_eq || calc == CALC_ge ? v : calc == CALC_gt ? v + 1 : b->lo;
@@ -224,27 +225,33 @@ void mg_symsize_answered(MgCapture *cap, int calc, SrcRef size, bool second, PyO
   if (hi < b->hi) b->hi = hi;
 }
 
+/* "between 2 and 8", or "from 2 on" */
+static void symsize_print_bounds(const MgSizeBound *b, MgStrbuf *out) {
+  if (b->hi < MG_SIZE_MOST) mg_sb_printf(out, "between %lld and %lld", (long long)b->lo, (long long)b->hi);
+  else mg_sb_printf(out, "from %lld on", (long long)b->lo);
+}
+
 int mg_symsize_promises(MgCapture *cap) {
   const MgSymSizes *s = &cap->sizes;
   uint32_t i = 0;
   while (i < s->nsrc && !(s->bound[i].promised && (s->bound[i].outside || s->bound[i].lo >= s->bound[i].hi)))
     i++;
   if (i == s->nsrc) return 0;
-  MgStrbuf text = {0};
+  MgStrbuf text = {0}, bounds = {0};
   mg_source_print(cap->rec->guards, s->src[i], &text);
+  symsize_print_bounds(&s->bound[i], &bounds);
   PyObject *m = mg_import("torch.fx.experimental.symbolic_shapes"),
            *error = m ? PyObject_GetAttrString(m, "ConstraintViolationError") : NULL;
   if (error && s->bound[i].outside)
-    PyErr_Format(error,
-                 "Constraints violated: %s is %lld, but it is marked as dynamic between %lld and %lld.",
-                 mg_sb_text(&text), (long long)mg_sym_hint(cap->rec->x, s->ref[i]), (long long)s->bound[i].lo,
-                 (long long)s->bound[i].hi);
+    PyErr_Format(error, "Constraints violated: %s is %lld, but it is marked as dynamic %s.",
+                 mg_sb_text(&text), (long long)mg_sym_hint(cap->rec->x, s->ref[i]), mg_sb_text(&bounds));
   else if (error)
     PyErr_Format(error,
                  "Constraints violated: %s is marked as dynamic, but the program goes this way for one value "
                  "only (%lld). Do not mark it, or use maybe_mark_dynamic.",
                  mg_sb_text(&text), (long long)s->bound[i].lo);
   mg_sb_free(&text);
+  mg_sb_free(&bounds);
   Py_XDECREF(error);
   Py_XDECREF(m);
   return -1;
