@@ -28,7 +28,7 @@ typedef struct GradRun { /* a backward run under way: the attribute of a token *
   PyObject *all;           /* the gradients, where they were computed op by op */
 } GradRun;
 
-static PyObject *str_run, *str_active, *str_cap, *str_hooks, *gradpart_ddp;
+static PyObject *gradpart_ddp;
 
 /* ---- where to cut ---- */
 
@@ -54,10 +54,10 @@ static int64_t gradpart_limit(void) {
     gradpart_ddp = m ? PyObject_GetAttrString(m, "DistributedDataParallel") : NULL;
     Py_XDECREF(m);
   }
-  PyObject *active = gradpart_ddp ? PyObject_GetAttr(gradpart_ddp, str_active) : NULL, *cap = NULL,
-           *hooks = NULL;
-  if (active && active != Py_None && (cap = PyObject_GetAttr(active, str_cap)))
-    hooks = PyObject_GetAttr(active, str_hooks);
+  PyObject *active = gradpart_ddp ? PyObject_GetAttr(gradpart_ddp, mg_names.active_ddp_module) : NULL,
+           *cap = NULL, *hooks = NULL;
+  if (active && active != Py_None && (cap = PyObject_GetAttr(active, mg_names.bucket_bytes_cap)))
+    hooks = PyObject_GetAttr(active, mg_names.comm_hooks);
   int64_t n = cap && PyLong_Check(cap) ? PyLong_AsLongLong(cap) : -1;
   if (n > 0 && hooks && PyObject_IsTrue(hooks)) n = 0;
   Py_XDECREF(active);
@@ -240,7 +240,9 @@ PyObject *mg_gradpart_begin(MgAutograd *a, MgGradParts *parts, PyObject *state, 
   }
   memcpy(r->given, given, a->words * sizeof *given);
   if (!all && mg_gradnode_inputs(a, saved, tangent, r->in)) goto done;
-  if (next && (!(token = mg_gradpart_token()) || PyObject_SetAttr(token, str_run, (PyObject *)r))) goto done;
+  if (next &&
+      (!(token = mg_gradpart_token()) || PyObject_SetAttr(token, mg_names.magneto_run, (PyObject *)r)))
+    goto done;
   t = gradpart_run(r, 0, token, next);
 done:
   Py_XDECREF(token);
@@ -253,18 +255,11 @@ PyObject *mg_gradpart_go_on(MgAutograd *a, MgGradParts *parts, uint32_t k, PyObj
     GradRun none = {.a = a, .parts = parts};
     return gradpart_result(&none, k, Py_None);
   }
-  PyObject *r = PyObject_GetAttr(token, str_run), *t;
+  PyObject *r = PyObject_GetAttr(token, mg_names.magneto_run), *t;
   if (!r) return NULL;
   t = gradpart_run((GradRun *)r, k, token, next);
   Py_DECREF(r);
   return t;
 }
 
-int mg_gradpart_init(void) {
-  str_run = PyUnicode_InternFromString("_magneto_run");
-  str_active = PyUnicode_InternFromString("_active_ddp_module");
-  str_cap = PyUnicode_InternFromString("bucket_bytes_cap");
-  str_hooks = PyUnicode_InternFromString("_comm_hooks");
-  if (!str_run || !str_active || !str_cap || !str_hooks) return -1;
-  return PyType_Ready(&gradparts_type) || PyType_Ready(&gradrun_type) ? -1 : 0;
-}
+int mg_gradpart_init(void) { return PyType_Ready(&gradparts_type) || PyType_Ready(&gradrun_type) ? -1 : 0; }

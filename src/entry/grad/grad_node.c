@@ -12,6 +12,7 @@
 #include <string.h>
 #include "base/bits.h"
 #include "base/env.h"
+#include "host/python/names.h"
 #include "entry/grad/bucketed_backward.h"
 #include "entry/grad/joint_plans.h"
 #include "entry/grad/later_backward.h"
@@ -50,7 +51,6 @@ static Py_ssize_t gradnode_parts,
 static Py_ssize_t gradnode_hooked; /* slot: where hooks of inputs with a gradient graph are found, or NULL */
 static Py_ssize_t gradnode_links;  /* slot: the ports of the results, or NULL */
 static Py_ssize_t gradnode_left;   /* slot: what later passes find (later_backward.h), or NULL */
-static PyObject *str_to_save, *str_saved, *str_materialize, *str_version, *str_needs;
 
 static PyObject **gradnode_slot(PyObject *node, Py_ssize_t at) { return (PyObject **)((char *)node + at); }
 
@@ -96,7 +96,7 @@ static int gradnode_keep(const MgAutograd *a, PyObject *const *in, PyObject *sta
     if (PyTuple_GET_ITEM(state, i)) continue;
     PyTuple_SET_ITEM(state, i, Py_NewRef(in[a->keep[i]]));
     if (a->written[a->keep[i]]) continue;
-    PyObject *v = PyObject_GetAttr(in[a->keep[i]], str_version);
+    PyObject *v = PyObject_GetAttr(in[a->keep[i]], mg_names.version);
     if (!v) PyErr_Clear(); /* inference tensors have none */
     PyTuple_SET_ITEM(state, a->nkeep + i, v);
   }
@@ -111,7 +111,7 @@ static int gradnode_primals(const MgAutograd *a, PyObject *state, PyObject *save
   for (uint32_t i = 0; i < a->nkeep; i++) {
     PyObject *t = PyTuple_GET_ITEM(state, i), *was = PyTuple_GET_ITEM(state, a->nkeep + i);
     Py_XSETREF(in[a->keep[i]], Py_NewRef(t));
-    PyObject *now = was ? PyObject_GetAttr(t, str_version) : NULL;
+    PyObject *now = was ? PyObject_GetAttr(t, mg_names.version) : NULL;
     int same = was && now ? PyObject_RichCompareBool(was, now, Py_EQ) : 1;
     Py_XDECREF(now);
     if (same > 0) continue;
@@ -406,7 +406,7 @@ static int gradnode_release(const MgAutograd *a, PyObject *node, PyObject *saved
 
 /* Does the engine want the gradient of the node's first input, the token? */
 static int gradnode_wants_next(PyObject *node) {
-  PyObject *t = PyObject_GetAttr(node, str_needs);
+  PyObject *t = PyObject_GetAttr(node, mg_names.needs_input_grad);
   int yes = t ? PyObject_IsTrue(PyTuple_GET_ITEM(t, 0)) : -1;
   Py_XDECREF(t);
   return yes;
@@ -431,7 +431,8 @@ static PyObject *gradnode_first(MgAutograd *a, MgGradParts *parts, PyObject *sta
 /* Everything that backward takes from forward, in its order; new.  PyTorch raises where a saved
  * tensor was written or freed. */
 static PyObject *gradnode_saved(const MgAutograd *a, PyObject *node) {
-  PyObject *checked = PyObject_GetAttr(node, str_saved), *kept = *gradnode_slot(node, gradnode_kept);
+  PyObject *checked = PyObject_GetAttr(node, mg_names.saved_tensors),
+           *kept = *gradnode_slot(node, gradnode_kept);
   if (!checked || !kept) return checked;
   PyObject *all = PyTuple_New(a->nsaved);
   for (uint32_t k = 0, i = 0, j = 0; all && k < a->nsaved; k++) {
@@ -511,7 +512,7 @@ done:
 /* ---- forward ---- */
 
 static PyObject *gradnode_forward_token(PyObject *node) {
-  PyObject *token = PyObject_SetAttr(node, str_materialize, Py_False) ? NULL : mg_gradpart_token();
+  PyObject *token = PyObject_SetAttr(node, mg_names.materialize_grads, Py_False) ? NULL : mg_gradpart_token();
   PyObject *out = token ? PyTuple_Pack(1, token) : NULL;
   Py_XDECREF(token);
   return out;
@@ -534,7 +535,7 @@ static int gradnode_save(const GradRun *run, PyObject *node, PyObject *save) {
     if (gradnode_is_loose(a, k)) PyTuple_SET_ITEM(kept, i++, Py_NewRef(v));
     else PyTuple_SET_ITEM(save, j++, Py_NewRef(v));
   }
-  return PyObject_SetAttr(node, str_to_save, save);
+  return PyObject_SetAttr(node, mg_names.to_save, save);
 }
 
 /* forward(node, *inputs) of the class: everything is computed already. */
@@ -555,7 +556,7 @@ static PyObject *gradnode_forward(PyObject *self, PyObject *const *arg, Py_ssize
   if ((saves && !save) || !out) goto fail;
   if (save && gradnode_save(run, node, save)) goto fail;
   for (uint32_t i = 0; i < a->nthrough; i++) PyTuple_SET_ITEM(out, i, Py_NewRef(run->res[i]));
-  if (PyObject_SetAttr(node, str_materialize, Py_False)) goto fail;
+  if (PyObject_SetAttr(node, mg_names.materialize_grads, Py_False)) goto fail;
   Py_XDECREF(save);
   return out;
 fail:
@@ -712,13 +713,7 @@ int mg_gradnode_init(void) {
   PyObject *autograd = c ? PyObject_GetAttrString(c, "_autograd") : NULL;
   int rc = -1;
   if (!base || !setup || !autograd) goto done;
-  str_to_save = PyUnicode_InternFromString("to_save");
-  str_saved = PyUnicode_InternFromString("saved_tensors");
-  str_materialize = PyUnicode_InternFromString("materialize_grads");
-  str_version = PyUnicode_InternFromString("_version");
-  str_needs = PyUnicode_InternFromString("needs_input_grad");
-  if (!str_to_save || !str_saved || !str_materialize || !str_version || !str_needs || mg_gradpart_init())
-    goto done;
+  if (mg_names_init() || mg_gradpart_init()) goto done;
   if (!(gradnode_task_keeps = PyObject_GetAttrString(autograd, "_get_current_graph_task_keep_graph")))
     goto done;
   rc = gradnode_make_types(base, setup) || mg_links_init(base, setup) ? -1 : 0;

@@ -1,6 +1,6 @@
-/* Python objects that every room of record needs: interned names, and torch's classes and functions that the
- * recorder treats by identity.  Filled once per process by mg_names_init; the objects
- * live as long as the process. */
+/* Python objects that the rooms of entry and record need: interned names, and torch's classes and functions
+ * that the recorder treats by identity.  Filled once per process by mg_names_init; the objects live as long
+ * as the process. */
 #ifndef MG_NAMES_H
 #define MG_NAMES_H
 #define PY_SSIZE_T_CLEAN
@@ -37,6 +37,15 @@
   NAME(filters, "filters")                                                                                   \
   NAME(setstate, "__setstate__")                                                                             \
   NAME(del, "__del__")                                                                                       \
+  NAME(to_save, "to_save")                                                                                   \
+  NAME(saved_tensors, "saved_tensors")                                                                       \
+  NAME(materialize_grads, "materialize_grads")                                                               \
+  NAME(needs_input_grad, "needs_input_grad")                                                                 \
+  NAME(version, "_version")                                                                                  \
+  NAME(magneto_run, "_magneto_run")                                                                          \
+  NAME(active_ddp_module, "_active_ddp_module")                                                              \
+  NAME(bucket_bytes_cap, "bucket_bytes_cap")                                                                 \
+  NAME(comm_hooks, "_comm_hooks")                                                                            \
   NAME(attrname, "attrname")                                                                                 \
   NAME(func, "func")                                                                                         \
   NAME(args, "args")                                                                                         \
