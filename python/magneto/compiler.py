@@ -37,6 +37,8 @@ OPTIONS: dict[str, type] = {
     "keep_layout": bool,  # do not choose memory formats inside of the graph
     "threads": int,  # 0: as many as torch uses
     "recompile_limit": int,  # entries of one piece of code before it runs eagerly
+    "verify": int,  # calls of each graph that are compared with eager
+    "verify_every": int,  # and one in so many after; 0: none
 }
 
 
@@ -123,6 +125,8 @@ def checked(
     if isinstance(backend, str) and backend in registry.OWN:
         _check_mode(mode)
         out.update(_check_options(options))
+        if os.environ.get("MAGNETO_REPRO"):
+            out.setdefault("verify", 1)
         out["eager_backend"] = backend == "aten"
     else:
         _check_mode(mode, known=False)
@@ -233,6 +237,8 @@ def compile(
         mode: "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs" or "lite".
             Has no effect on magneto's own back end; others get it.
         options: "freeze" (bool), "keep_layout" (bool), "threads" (int), "recompile_limit" (int).
+            "verify" (int): so many calls of each graph are compared with eager first.
+            "verify_every" (int): and one in so many after.
             Of Inductor's names "freezing", "layout_optimization" and "cpp.threads" mean the first three;
             the others are taken and have no effect.  Other back ends get theirs.
         name: has no effect; torch.compile shows it in debug output.

@@ -161,7 +161,43 @@ static PyObject *llvm_info(PyObject *self, PyObject *unused) {
                        mg_llvm_features());
 }
 
+/* The number of a pass of that name, its place in the table; -1 with an exception. */
+static int graph_pass(const char *name) {
+  for (int i = 0; mg_compile_pass(i); i++)
+    if (!strcmp(mg_compile_pass(i), name)) return i;
+  PyErr_Format(PyExc_ValueError, "plant: no optional pass is named '%s'", name);
+  return -1;
+}
+
+static PyObject *graph_set_passes(PyObject *self, PyObject *arg) {
+  int limit = (int)PyLong_AsLong(arg);
+  if (limit == -1 && PyErr_Occurred()) return NULL;
+  mg_compile_set_passes(limit);
+  PyObject *list = PyList_New(0);
+  for (int i = 0; list && mg_compile_pass(i); i++) {
+    PyObject *text = PyUnicode_FromString(mg_compile_pass(i));
+    if (!text || PyList_Append(list, text)) Py_CLEAR(list);
+    Py_XDECREF(text);
+  }
+  return list;
+}
+
+static PyObject *graph_plant(PyObject *self, PyObject *args) {
+  const char *name;
+  int crash = 0, wrong = -1;
+  if (!PyArg_ParseTuple(args, "z|p:plant", &name, &crash)) return NULL;
+  if (name && (wrong = graph_pass(name)) < 0) return NULL;
+  mg_compile_plant(wrong, crash);
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef graphobj_functions[] = {
+    {"set_passes", graph_set_passes, METH_O,
+     "set_passes(limit, /): compilations run only the first `limit` passes that they can do without (-1: "
+     "all).  Gives the names of these passes."},
+    {"plant", graph_plant, METH_VARARGS,
+     "plant(name, crash=False, /): for tests: a defect in the pass of that name (None: in none), or a "
+     "crash."},
     {"kernel_cache_info", kernel_cache_info, METH_NOARGS,
      "Counts of the in-memory kernel cache, and of plans read from and written to disk."},
     {"kernel_cache_clear", kernel_cache_clear, METH_NOARGS, "Forgets the kernels that no plan uses."},

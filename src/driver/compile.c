@@ -58,7 +58,46 @@ typedef enum CompileStage {
 #include "stages.def"
 } CompileStage;
 
-typedef enum CompilePromise { CP_recorded, CP_functional, CP_primitive } CompilePromise;
+typedef enum CompilePromise { CV_recorded, CV_functional, CV_primitive } CompilePromise;
+
+typedef enum CompilePass {
+#define PASS(name, what) CP_##name,
+#include "passes.def"
+} CompilePass;
+
+static atomic_int compile_limit = -1, compile_wrong = -1;
+static atomic_bool compile_crash;
+
+void mg_compile_set_passes(int limit) { compile_limit = limit; }
+
+void mg_compile_plant(int wrong, bool crash) {
+  compile_wrong = wrong;
+  compile_crash = crash;
+}
+
+const char *mg_compile_pass(int i) {
+  static const char *const name[] = {
+#define PASS(name, what) #name,
+#include "passes.def"
+  };
+  return i >= 0 && i < (int)(sizeof name / sizeof *name) ? name[i] : NULL;
+}
+
+static bool compile_runs(CompilePass p) { return compile_limit < 0 || (int)p < compile_limit; }
+
+/* The planted defect: the first difference of two values is taken the other way round. */
+static void compile_spoil(const Compile *k, CompilePass p) {
+  if (compile_wrong != (int)p) return;
+  for (NodeRef n = 1; n < k->g->nnode; n++) {
+    MgNode *node = mg_node(k->g, n);
+    if (node->dead || node->op->code != TOP_sub_Tensor || node->arg[1].tag != MA_val) continue;
+    if (compile_crash) abort();
+    MgArg first = node->arg[0];
+    node->arg[0] = node->arg[1];
+    node->arg[1] = first;
+    return;
+  }
+}
 
 /* Ends a stage: its time, and MAGNETO_STOP. */
 static MgRc compile_done(Compile *k, CompileStage which) {
@@ -80,9 +119,9 @@ static MgRc compile_done(Compile *k, CompileStage which) {
  * simplify may make other ops again */
 static MgRc compile_verify(const Compile *k, CompilePromise promise, const char *pass) {
   static MgRc (*const check[])(MgGraph *, const char *) = {
-      [CP_recorded] = mg_graph_verify,
-      [CP_functional] = mg_graph_verify_functional,
-      [CP_primitive] = mg_decompose_verify,
+      [CV_recorded] = mg_graph_verify,
+      [CV_functional] = mg_graph_verify_functional,
+      [CV_primitive] = mg_decompose_verify,
   };
   return k->strict ? check[promise](k->g, pass) : MG_OK;
 }
@@ -159,7 +198,8 @@ static MgRc compile_externs(Compile *k) {
   for (uint32_t i = 0; i < k->f.nstep; i++) {
     if (k->f.step[i].kind != MS_extern) continue;
     const MgExtern *e = k->f.step[i].u.ext;
-    MgRc rc = k->cuda < 0 ? mg_engine_make(&k->s, e, k->o, &k->ext[i].engine, &k->ext[i].sized) : MG_UNSUP;
+    bool own = k->cuda < 0 && (compile_runs(CP_engines) || e->prealloc);
+    MgRc rc = own ? mg_engine_make(&k->s, e, k->o, &k->ext[i].engine, &k->ext[i].sized) : MG_UNSUP;
     if (rc == MG_OK) {
       k->f.step[i].scratch = k->ext[i].engine->scratch;
       k->f.step[i].sized = k->ext[i].sized;
@@ -195,28 +235,40 @@ static MgRc compile_middle(Compile *k, MgJoint *j) {
 
   compile_log_graph(k, MG_LOG_graph, "recorded");
   if (k->record) mg_record_graph(k->record, &k->record->recorded, g);
-  TRY(compile_verify(k, CP_recorded, "recording"));
+  TRY(compile_verify(k, CV_recorded, "recording"));
   if (g->x->ask) TRY(mg_infer_settle(g));
   if (j) TRY(mg_joint_mark(g, j));
-  TRY(compile_verify(k, CP_recorded, "settle"));
+  TRY(compile_verify(k, CV_recorded, "settle"));
   TRY(mg_functionalize(g));
-  TRY(compile_verify(k, CP_functional, "functionalize"));
+  TRY(compile_verify(k, CV_functional, "functionalize"));
   if (j) TRY(mg_joint_stable(g, j));
   TRY(mg_dce(g)); /* before anything counts uses */
-  TRY(compile_verify(k, CP_functional, "dce"));
+  TRY(compile_verify(k, CV_functional, "dce"));
   compile_log_graph(k, MG_LOG_functional, "functional");
   TRY(compile_done(k, CS_functionalize));
   compile_engines(k, &simplify);
-  TRY(mg_patterns(g, &simplify)); /* on ATen's own ops, before they are taken apart */
-  TRY(compile_verify(k, CP_functional, "patterns"));
+  if (compile_runs(CP_patterns)) {
+    TRY(mg_patterns(g, &simplify)); /* on ATen's own ops, before they are taken apart */
+    compile_spoil(k, CP_patterns);
+  }
+  TRY(compile_verify(k, CV_functional, "patterns"));
   TRY(compile_done(k, CS_patterns));
-  TRY(mg_decompose(g));
-  TRY(compile_verify(k, CP_primitive, "decompose"));
+  if (compile_runs(CP_decompose)) {
+    TRY(mg_decompose(g));
+    TRY(compile_verify(k, CV_primitive, "decompose"));
+    compile_spoil(k, CP_decompose);
+  }
   TRY(compile_done(k, CS_decompose));
-  TRY(mg_simplify(g, &simplify));
-  TRY(compile_verify(k, CP_functional, "simplify"));
-  TRY(mg_layout(g, &simplify));
-  TRY(compile_verify(k, CP_functional, "layout"));
+  if (compile_runs(CP_simplify)) {
+    TRY(mg_simplify(g, &simplify));
+    compile_spoil(k, CP_simplify);
+  }
+  TRY(compile_verify(k, CV_functional, "simplify"));
+  if (compile_runs(CP_layout)) {
+    TRY(mg_layout(g, &simplify));
+    compile_spoil(k, CP_layout);
+  }
+  TRY(compile_verify(k, CV_functional, "layout"));
   TRY(mg_dce(g));
   compile_log_graph(k, MG_LOG_simplified, "simplified");
   TRY(mg_graph_verify(g, "simplify"));
@@ -258,7 +310,8 @@ static void compile_drop_tensor(void *tensor) { mg_abi.aoti_torch_delete_tensor_
 
 static MgRc compile_fold(Compile *k) {
   MgFoldOps o = {.self = k, .eval = compile_eval, .drop = compile_drop_tensor};
-  if (!k->h->eval) return MG_OK;
+  if (!k->h->eval || !compile_runs(CP_fold)) return MG_OK;
+  compile_spoil(k, CP_fold);
   TRY(mg_fold(k->g, &o, &k->constant, &k->nconstant));
   if (k->nconstant) compile_log_graph(k, MG_LOG_simplified, "folded");
   return compile_done(k, CS_fold);
@@ -282,6 +335,9 @@ static bool compile_gpu_can(Compile *k) {
  * other nodes' loops with it. */
 static MgRc compile_lower(Compile *k) {
   enum { MOST = 8 };
+  for (NodeRef n = 1; n < k->g->nnode && !compile_runs(CP_lower); n++)
+    mg_node(k->g, n)->call = !strncmp(mg_node(k->g, n)->op->name, "aten::", 6);
+  if (compile_runs(CP_lower)) compile_spoil(k, CP_lower);
   for (int turn = 0;; turn++) {
     memset(&k->s, 0, sizeof k->s);
     TRY(mg_sched_init(&k->s, k->g));
@@ -306,6 +362,7 @@ static MgRc compile_new(Compile *k, MgPlanSpec *spec) {
   TRY(compile_lower(k));
   compile_log_loops(k);
   TRY(compile_done(k, CS_lower));
+  k->s.alone = !compile_runs(CP_fuse);
   TRY(mg_fuse(&k->s, &k->f));
   compile_log_fusion(k);
   if (k->cuda >= 0) TRY(mg_gpu_texts(&k->s, &k->f, k->cuda, &texts));
@@ -329,11 +386,12 @@ static MgRc compile_back(Compile *k, MgPlanSpec *spec) {
   MgKey key;
   bool found = false;
   TRY(compile_fold(k));
-  TRY(compile_verify(k, CP_functional, "fold"));
+  TRY(compile_verify(k, CV_functional, "fold"));
   *spec = (MgPlanSpec){
       .label = k->h->label, .host = k->h->host, .threads = k->o->threads > 0 ? (unsigned)k->o->threads : 0};
   k->cuda = mg_graph_on_cpu(k->g) ? -1 : mg_graph_cuda(k->g);
-  bool stored = k->cuda < 0 && !compile_shows(k) && mg_stored_key(k->g, k->o, &key);
+  bool stored = k->cuda < 0 && !compile_shows(k) && compile_limit < 0 && compile_wrong < 0 &&
+                mg_stored_key(k->g, k->o, &key);
   if (stored) TRY(mg_stored_load(key, k->g, k->o, k->h, spec, &k->ext, &k->k, &found));
   if (found) k->f.nstep = spec->nstep;
   if (stored) TRY(compile_done(k, CS_stored));

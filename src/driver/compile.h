@@ -9,6 +9,13 @@ typedef struct MgJointSpec MgJointSpec;
 typedef struct MgOptions MgOptions;
 typedef struct MgSaved MgSaved;
 
+/* For finding a wrong pass: only the first `limit` passes of passes.def run; -1: all. */
+void mg_compile_set_passes(int limit);
+/* For tests: pass number `wrong` (counted from 0) spoils what it makes, or ends the process; -1: none does.
+ */
+void mg_compile_plant(int wrong, bool crash);
+const char *mg_compile_pass(int i); /* its name; NULL: there are no more */
+
 typedef struct MgHostOps { /* how driver asks front for extern calls while compiling */
   /* Registers the call of graph node n through its Python OpOverload; its id goes to MgHost.call.
    * The node's non-tensor arguments are copied. */

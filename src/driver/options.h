@@ -7,5 +7,7 @@ typedef struct MgOptions {
   bool freeze;      /* parameters never change: fold and pack them once */
   bool keep_layout; /* never change memory formats inside the graph */
   int threads;      /* 0: as many as torch uses */
+  int verify;       /* runs of each graph that are compared with eager first (entry/verify) */
+  int verify_every; /* and one in so many after; 0: none */
 } MgOptions;
 #endif

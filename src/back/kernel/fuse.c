@@ -368,7 +368,7 @@ static MgRc add_nest(Fuser *f, const MgLoop *l, uint32_t seq) {
       return MG_OK;
     }
   TRY(fu_nest_init(f->s, l, seq, &b));
-  int n = candidates(f, &b, cand);
+  int n = f->s->alone ? 0 : candidates(f, &b, cand);
   for (int i = 0; i < n && why; i++) {
     at = cand[i];
     why = "a kernel between them has to run first";

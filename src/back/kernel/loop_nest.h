@@ -141,6 +141,7 @@ typedef struct MgSched {
   MgCopy *copy;
   uint32_t ncopy; /* memory of the CPU in a GPU's graph */
   SymRef *size;
+  bool alone;               /* every nest is to be a kernel of its own */
   uint32_t nsize, cap_size; /* long sizes that kernels read behind the symbols; the plan computes them */
 } MgSched;
 

@@ -25,6 +25,8 @@ static int noderun_step_build(const MgTrace *t, NodeRef n, bool symbolic, NodeSt
   s->grad = node->grad_mode;
   s->leaf = node->leaf;
   s->counts = node->counts;
+  s->file = node->file;
+  s->line = node->line;
   s->in = mg_calloc(mg_nodecall_nin(s->call) + 1, sizeof *s->in);
   s->out = mg_calloc(node->nout + 1, sizeof *s->out);
   if (!s->in || !s->out) return PyErr_NoMemory(), -1;
@@ -247,4 +249,51 @@ int mg_noderun_run_at(const MgNodeRun *p, PyObject *const *inputs, PyObject **ou
 
 int mg_noderun_run_cut(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs, const MgNodeCut *cut) {
   return noderun_run(p, inputs, outs, NULL, cut);
+}
+
+/* ---- as data ---- */
+
+static PyObject *noderun_numbers(const uint32_t *slot, uint32_t n) {
+  PyObject *t = PyTuple_New(n);
+  for (uint32_t i = 0; t && i < n; i++) {
+    PyObject *o = PyLong_FromUnsignedLong(slot[i]);
+    if (!o) Py_CLEAR(t);
+    else PyTuple_SET_ITEM(t, i, o);
+  }
+  return t;
+}
+
+static PyObject *noderun_describe_step(const NodeStep *s, PyObject *value) {
+  PyObject **vals = mg_calloc(s->nin + 1, sizeof *vals), *call = NULL;
+  PyObject *outs = noderun_numbers(s->out, s->nout);
+  bool ok = vals && outs;
+  for (uint32_t i = 0; ok && i < s->nin; i++)
+    if (s->in[i]) ok = (vals[i] = PyObject_CallFunction(value, "I", s->in[i])) != NULL;
+  if (ok && !s->call) call = Py_BuildValue("(O(){})", Py_None);
+  else if (ok) call = mg_nodecall_describe(s->call, vals);
+  PyObject *r =
+      call ? Py_BuildValue("(OOOOOzI)", PyTuple_GET_ITEM(call, 0), PyTuple_GET_ITEM(call, 1),
+                           PyTuple_GET_ITEM(call, 2), outs, s->grad ? Py_True : Py_False, s->file, s->line)
+           : NULL;
+  for (uint32_t i = 0; vals && i < s->nin; i++) Py_XDECREF(vals[i]);
+  if (!vals && !PyErr_Occurred()) PyErr_NoMemory();
+  free(vals);
+  Py_XDECREF(outs);
+  Py_XDECREF(call);
+  return r;
+}
+
+PyObject *mg_noderun_describe(const MgNodeRun *p, uint32_t noutput, PyObject *value) {
+  PyObject *in = noderun_numbers(p->input, p->ninput), *out = noderun_numbers(p->output, noutput);
+  PyObject *list = in && out ? PyList_New(p->nnode) : NULL, *r = NULL;
+  for (uint32_t i = 0; list && i < p->nnode; i++) {
+    PyObject *step = noderun_describe_step(&p->node[i], value);
+    if (!step) Py_CLEAR(list);
+    else PyList_SET_ITEM(list, i, step);
+  }
+  if (list) r = PyTuple_Pack(3, in, out, list);
+  Py_XDECREF(in);
+  Py_XDECREF(out);
+  Py_XDECREF(list);
+  return r;
 }

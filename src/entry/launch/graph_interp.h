@@ -18,9 +18,11 @@ typedef struct NodeStep {
   uint32_t *in, *out; /* slots of the environment, in the call's order; 0: undefined or not used */
   uint32_t *drop;     /* slots that die after this node */
   uint32_t nin, nout, ndrop;
-  bool grad;   /* autograd was on when it was recorded */
-  bool leaf;   /* its result requires grad from here on */
-  bool counts; /* its result has a version counter of its own */
+  bool grad;        /* autograd was on when it was recorded */
+  bool leaf;        /* its result requires grad from here on */
+  bool counts;      /* its result has a version counter of its own */
+  const char *file; /* of the program, where the call is: lives for ever; NULL: unknown */
+  uint32_t line;
 } NodeStep;
 
 struct MgNodeRun {
@@ -50,4 +52,8 @@ int mg_noderun_run(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs)
 int mg_noderun_run_cut(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs, const MgNodeCut *cut);
 int mg_noderun_run_at(const MgNodeRun *p, PyObject *const *inputs, PyObject **outs,
                       const struct MgCallSizes *at);
+/* (inputs, outputs, [(OpOverload, args, kwargs, outs, grad, file, line)]) as data, new: values are numbers,
+ * and value(number) where they are arguments; the first noutput outputs.  A call of the user's
+ * autograd.Function has None for the operator.  NULL with an exception. */
+PyObject *mg_noderun_describe(const MgNodeRun *p, uint32_t noutput, PyObject *value);
 #endif

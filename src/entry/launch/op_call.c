@@ -27,7 +27,8 @@ typedef struct CallArg {
 } CallArg;
 
 struct MgNodeCall {
-  PyObject *fn;      /* OpOverload._op, borrowed, process lifetime */
+  PyObject *func;    /* torch._ops.OpOverload, borrowed, process lifetime */
+  PyObject *fn;      /* its _op, borrowed, process lifetime */
   PyObject *kwnames; /* tuple or NULL, strong */
   CallArg *arg;      /* narg entries, the last ones by name */
   uint32_t narg, npos;
@@ -81,6 +82,7 @@ static int nodecall_fill(MgNodeCall *c, MgGraph *g, NodeRef n, PyObject *objs) {
   const MgNode *node = mg_node(g, n);
   const MgFrontOp *op = mg_frontop_of(node->op);
   if (!op) return -1;
+  c->func = op->func;
   c->fn = op->call;
   c->grad = op->fate == FATE_record_grad && node->grad_mode;
   c->nout = node->nout;
@@ -194,6 +196,26 @@ done:
   Py_XDECREF(res);
   if (argv != stack) free(argv);
   return rc;
+}
+
+PyObject *mg_nodecall_describe(const MgNodeCall *c, PyObject *const *vals) {
+  PyObject *pos = PyTuple_New(c->npos), *named = PyDict_New(), *r = NULL;
+  bool ok = pos && named;
+  for (uint32_t i = 0; ok && i < c->narg; i++) {
+    PyObject *o = nodecall_value(&c->arg[i], &vals, NULL);
+    if (o && c->arg[i].kind < CA_list) Py_INCREF(o);
+    ok = o;
+    if (ok && i < c->npos) {
+      PyTuple_SET_ITEM(pos, i, o);
+    } else if (ok) {
+      ok = !PyDict_SetItem(named, PyTuple_GET_ITEM(c->kwnames, i - c->npos), o);
+      Py_DECREF(o);
+    }
+  }
+  if (ok) r = PyTuple_Pack(3, c->func, pos, named);
+  Py_XDECREF(pos);
+  Py_XDECREF(named);
+  return r;
 }
 
 /* ---- the host of a plan ---- */

@@ -29,6 +29,9 @@ typedef struct MgCallSizes { /* of a call with symbolic sizes */
   SymRef *copied; /* by expression, those of its sizes that symbols stand for (mg_sym_copy) */
 } MgCallSizes;
 int mg_nodecall_run_at(const MgNodeCall *c, PyObject *const *vals, PyObject **outs, const MgCallSizes *at);
+/* (OpOverload, positional arguments, arguments by name), new; vals stand for the tensors.  Not of a call with
+ * symbolic sizes.  NULL with an exception. */
+PyObject *mg_nodecall_describe(const MgNodeCall *c, PyObject *const *vals);
 void mg_nodecall_free(MgNodeCall *c);
 
 /* How a compilation registers extern calls; h->host moves into the plan when mg_compile succeeds, else call

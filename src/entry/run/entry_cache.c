@@ -355,7 +355,8 @@ static bool cache_same_config(const MgConfig *a, const MgConfig *b) {
   return a->backend == b->backend && a->eager_backend == b->eager_backend && a->fullgraph == b->fullgraph &&
          a->disable == b->disable && a->dynamic == b->dynamic && a->recompile_limit == b->recompile_limit &&
          a->isolated == b->isolated && a->explained == b->explained && a->opt.freeze == b->opt.freeze &&
-         a->opt.keep_layout == b->opt.keep_layout && a->opt.threads == b->opt.threads;
+         a->opt.keep_layout == b->opt.keep_layout && a->opt.threads == b->opt.threads &&
+         a->opt.verify == b->opt.verify && a->opt.verify_every == b->opt.verify_every;
 }
 
 uint32_t mg_config_acquire(const MgConfig *cfg) {
@@ -492,11 +493,12 @@ static PyObject *cache_stats(PyObject *self, PyObject *unused) {
   }
   MgGraphStats cuda;
   mg_plan_graph_stats(&cuda);
-  return Py_BuildValue("{s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:d,s:d,s:N,s:K,s:K,s:K}", "graphs",
-                       mg_stats.graphs, "joint_graphs", mg_stats.joint_graphs, "entries", mg_stats.entries,
-                       "recompiles", mg_stats.recompiles, "hits", mg_stats.hits, "misses", mg_stats.misses,
-                       "fallbacks", mg_stats.fallbacks, "attempts", mg_stats.attempts, "bytecodes",
-                       mg_stats.bytecodes, "left", mg_stats.left, "stopped", mg_stats.stopped, "record_ms",
+  return Py_BuildValue("{s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:d,s:d,s:N,s:K,s:K,s:K}",
+                       "graphs", mg_stats.graphs, "joint_graphs", mg_stats.joint_graphs, "entries",
+                       mg_stats.entries, "recompiles", mg_stats.recompiles, "hits", mg_stats.hits, "misses",
+                       mg_stats.misses, "fallbacks", mg_stats.fallbacks, "attempts", mg_stats.attempts,
+                       "bytecodes", mg_stats.bytecodes, "left", mg_stats.left, "stopped", mg_stats.stopped,
+                       "verified", mg_stats.verified, "differed", mg_stats.differed, "record_ms",
                        mg_stats.record_ms, "compile_ms", mg_stats.compile_ms, "breaks", breaks,
                        "cuda_captures", (unsigned long long)cuda.captures, "cuda_replays",
                        (unsigned long long)cuda.replays, "cuda_failed", (unsigned long long)cuda.failed);

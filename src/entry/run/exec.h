@@ -16,6 +16,7 @@ typedef struct MgPlan MgPlan;
 typedef struct MgTrace MgTrace;
 typedef struct MgSnapshot MgSnapshot;
 typedef struct MgStages MgStages;
+typedef struct MgVerify MgVerify;
 typedef struct MgViewState MgViewState;
 
 typedef struct MgExecSizes MgExecSizes;
@@ -43,6 +44,7 @@ struct MgExec {
   MgNodeRun *nodes;         /* node by node; NULL when never needed */
   MgPlan *plan;             /* compiled; NULL otherwise */
   MgAutograd *grad;         /* compiled with backward, strong; owns its own nodes; NULL otherwise */
+  MgVerify *verify;         /* which runs are compared with eager; NULL: none */
   const MgSnapshot *claims; /* of the same entry, borrowed: looked at before anything is written; NULL: there
                                are none, or nothing is written */
   const MgGuards *guards;   /* of the same entry, borrowed: sources of numbers */

@@ -13,6 +13,7 @@
 #include "entry/launch/trace.h"
 #include "entry/run/exec.h"
 #include "entry/run/exec_run.h"
+#include "entry/verify/verify.h"
 #include "host/python/hook_mode.h"
 #include "host/python/notices.h"
 #include "ir/expr/dtype.h"
@@ -105,6 +106,7 @@ static int exec_note_overlap(MgExec *e, const MgGraph *g, PyObject *const *examp
 
 int mg_exec_compile(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObject *const *example, MgRc *rc) {
   MgHostOps host;
+  bool writes = exec_writes_inputs(t->g);
   int noted = exec_note_overlap(e, t->g, example);
   *rc = MG_OK;
   if (noted <= 0) return noted;
@@ -114,6 +116,7 @@ int mg_exec_compile(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObject 
   host.recording = t->recording;
   *rc = mg_compile(t->g, opt, &host, &e->plan);
   mg_notices_tell();
+  if (*rc == MG_OK) e->verify = mg_verify_new(opt, writes);
   if (*rc == MG_OK) return 1;
   host.host.free(host.host.self);
   free(e->overlap);
@@ -123,13 +126,21 @@ int mg_exec_compile(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObject 
   return 0;
 }
 
+/* Why it failed; NULL: it did not. */
+static const char *exec_failure(const MgTrace *t, MgRc rc) {
+  if (rc == MG_OK || t->ctx->stopped) return NULL;
+  return *t->ctx->msg ? t->ctx->msg : mg_rc_text(rc);
+}
+
 int mg_exec_build_plan(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObject *const *example) {
   MgRc rc;
+  mg_verify_announce(t, e->nodes, example);
   int made = mg_exec_compile(e, t, opt, example, &rc);
+  mg_verify_compiled(t, exec_failure(t, rc));
   if (made <= 0) return made || rc == MG_OK ? made : exec_fall_back(t, rc);
   MgPlanInfo info;
   mg_plan_info(e->plan, &info);
-  if (!e->overlap && !info.nextern) { /* nothing can send a run back to ATen */
+  if (!e->overlap && !info.nextern && !e->verify) { /* nothing can send a run back to ATen */
     mg_noderun_free(e->nodes);
     e->nodes = NULL;
   }
@@ -144,15 +155,19 @@ int mg_exec_build_grad(MgExec *e, const MgTrace *t, PyObject *const *example, Mg
   MgGraph *g = t->g;
   ValRef *out = mg_new(g->c, ValRef, j->nres + j->nthrough + 1);
   if (!out) return PyErr_NoMemory(), -1;
+  bool writes = exec_writes_inputs(g);
   int noted = exec_note_overlap(e, g, example);
   if (noted <= 0) return noted;
   memcpy(out, g->output, j->nres * sizeof *out);
   memcpy(out + j->nres, j->through, j->nthrough * sizeof *out);
   MgNodeRun *nodes = mg_noderun_build_part(t, NULL, NULL, g->input, g->ninput, out, j->nres + j->nthrough);
   if (!nodes) return -1;
+  mg_verify_announce(t, nodes, example);
   MgRc rc = mg_autograd_build_at(t, nodes, e->ninput, plans, sizes, nsize, &e->grad);
+  mg_verify_compiled(t, exec_failure(t, rc));
   if (rc == MG_OK) {
     e->grad->views = e->views;
+    e->verify = mg_verify_new(t->opt, writes);
     mg_stats.joint_graphs += !plans;
     return 1;
   }

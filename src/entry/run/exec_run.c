@@ -26,6 +26,7 @@
 #include "entry/run/snapshot_program.h"
 #include "entry/run/snapshot_run.h"
 #include "entry/run/staged_exec.h"
+#include "entry/verify/verify.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "results.h"
@@ -197,9 +198,28 @@ static int exec_run_grad(MgExec *e, PyObject *const *in, PyObject **outs) {
 
 bool mg_exec_keeps_random(const MgExec *e) { return e->stages && mg_stages_keeps_random(e->stages); }
 
+/* Compares a run beside the program's, and leaves the graph to eager if it differs.  -1 with an exception. */
+static int exec_verify(MgExec *e, PyObject *const *in) {
+  if (e->plan_failed || (e->grad && (e->grad->asked || e->grad->lost))) return 0;
+  if (!mg_exec_same_overlap(e->overlap, e->ninput, in)) return 0; /* nodes run anyway */
+  MgVerifyWays w = {.nodes = e->nodes,
+                    .plan = e->plan,
+                    .grad = e->grad,
+                    .ninput = e->ninput,
+                    .noutput = e->noutput,
+                    .writes = e->verify->writes};
+  PyObject *said;
+  int rc = mg_verify_run(&w, in, &said);
+  if (rc <= 0) return rc;
+  e->plan_failed = e->verify->differs = true;
+  return mg_verify_tell(said);
+}
+
 int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs) {
   if (e->callable) return exec_run_backend(e, in, outs);
   if (at) return mg_execsizes_run(e, in, at, claims, outs);
+  if (e->verify && e->verify->differs) e->plan_failed = true;
+  if (e->verify && mg_verify_due(e->verify) && exec_verify(e, in)) return -1;
   if (e->grad) return exec_run_grad(e, in, outs);
   if (e->plan && !e->plan_failed && mg_exec_same_overlap(e->overlap, e->ninput, in)) {
     int rc = mg_exec_plan(e->plan, in, NULL, claims, outs);
@@ -289,6 +309,7 @@ void mg_exec_free(MgExec *e) {
   mg_noderun_free(e->nodes);
   if (e->plan) mg_plan_free(e->plan);
   Py_XDECREF(e->grad);
+  mg_verify_free(e->verify);
   free(e->overlap);
   free(e->bits);
   mg_viewstate_free(e->views);

@@ -23,6 +23,7 @@
 #include "entry/run/exec.h"
 #include "entry/run/exec_compile.h"
 #include "entry/run/exec_run.h"
+#include "entry/verify/verify.h"
 #include "host/python/interrupt.h"
 #include "host/python/pyframe.h"
 #include "results.h"
@@ -49,9 +50,11 @@ void mg_execsizes_free(MgExecSizes *s) {
     Py_XDECREF(s->grad[i]);
     mg_plan_free(s->plan[i].plan);
     free(s->plan[i].overlap);
+    mg_verify_free(s->plan[i].verify);
   }
   Py_XDECREF(s->objs);
   mg_ctx_free(&s->ctx);
+  mg_verify_free(s->verify);
   free(s->at);
   free(s->symbol);
   free(s->inferred);
@@ -211,27 +214,16 @@ static int sizes_new_plan(MgExec *e, const MgExecAt *a, PyObject *const *in) {
            *t.ctx.msg ? t.ctx.msg : mg_rc_text(rc));
   }
   mg_ctx_free(&t.ctx);
-  if (done > 0 && s->nplan < MG_TUNE_SIZES_PLANS) s->plan[s->nplan++] = (SizesPlan){made.plan, made.overlap};
-  else if (done > 0) { /* other threads were faster */ mg_plan_free(made.plan);
+  if (done > 0 && s->nplan < MG_TUNE_SIZES_PLANS) {
+    mg_verify_share(&made.verify, &s->verify);
+    s->plan[s->nplan++] = (SizesPlan){made.plan, made.overlap, made.verify};
+  } else if (done > 0) { /* other threads were faster */
+    mg_plan_free(made.plan);
     free(made.overlap);
+    mg_verify_free(made.verify);
     done = 0;
   }
   return done;
-}
-
-/* As mg_exec_plan; MG_RUN_SIZES: no plan with symbols is for these. */
-static int sizes_run_plan(MgExec *e, PyObject *const *in, MgExecAt *a, MgClaims *claims, PyObject **outs) {
-  MgExecSizes *s = e->sizes;
-  for (uint32_t i = 0; i <= s->nplan; i++) {
-    uint32_t k = !i ? a->plan : i - 1; /* the last one first */
-    if (k >= s->nplan || (i && k == a->plan) || !mg_exec_same_overlap(s->plan[k].overlap, e->ninput, in))
-      continue;
-    int rc = mg_exec_plan(s->plan[k].plan, in, a->env, claims, outs);
-    if (rc == MG_RUN_SIZES) continue;
-    a->plan = k;
-    return rc;
-  }
-  return MG_RUN_SIZES;
 }
 
 /* ---- with numbers ---- */
@@ -265,6 +257,7 @@ static void sizes_adopt(MgExecSizes *s, MgExecAt *a, MgExec *run) {
     return;
   }
   a->run = run;
+  mg_verify_share(&run->verify, &s->verify);
   s->nrun += sizes_has_plan(a);
   if (s->nrun > MG_TUNE_SIZES_NUMBERS) sizes_drop(s, sizes_oldest(s, true));
 }
@@ -281,6 +274,48 @@ static int sizes_run_numbers(MgExec *e, PyObject *const *in, MgExecAt *a, bool p
     sizes_adopt(s, a, run);
   }
   return mg_exec_dispatch(a->run, in, NULL, claims, outs);
+}
+
+/* ---- by a plan with symbols ---- */
+
+/* As MgExec's: compares plan p with the nodes at these sizes.  1: the graph was left to eager; -1 with an
+ * exception. */
+static int sizes_verify(MgExec *e, const SizesPlan *p, const MgExecAt *a, PyObject *const *in) {
+  MgExec *eager = sizes_new_run(e, a, false, in);
+  if (!eager) return -1;
+  MgVerifyWays w = {.nodes = eager->nodes,
+                    .plan = p->plan,
+                    .sizes = a->env,
+                    .ninput = e->ninput,
+                    .noutput = e->noutput,
+                    .writes = p->verify->writes};
+  PyObject *said;
+  int rc = mg_verify_run(&w, in, &said);
+  mg_exec_free(eager);
+  if (rc <= 0) return rc;
+  e->sizes->plans = false;
+  p->verify->differs = true;
+  return mg_verify_tell(said) ? -1 : 1;
+}
+
+/* As mg_exec_plan; MG_RUN_SIZES: no plan with symbols is for these. */
+static int sizes_run_plan(MgExec *e, PyObject *const *in, MgExecAt *a, MgClaims *claims, PyObject **outs) {
+  MgExecSizes *s = e->sizes;
+  for (uint32_t i = 0; i <= s->nplan; i++) {
+    uint32_t k = !i ? a->plan : i - 1; /* the last one first */
+    if (k >= s->nplan || (i && k == a->plan) || !mg_exec_same_overlap(s->plan[k].overlap, e->ninput, in))
+      continue;
+    MgVerify *v = s->plan[k].verify;
+    if (v && mg_plan_takes(s->plan[k].plan, a->env) && mg_verify_due(v)) {
+      int other = sizes_verify(e, &s->plan[k], a, in);
+      if (other) return other < 0 ? -1 : sizes_run_numbers(e, in, a, false, claims, outs);
+    }
+    int rc = mg_exec_plan(s->plan[k].plan, in, a->env, claims, outs);
+    if (rc == MG_RUN_SIZES) continue;
+    a->plan = k;
+    return rc;
+  }
+  return MG_RUN_SIZES;
 }
 
 /* ---- with backward ---- */

@@ -39,10 +39,12 @@ struct MgExecAt {
 };
 
 typedef struct SizesGraph SizesGraph;
+typedef struct MgVerify MgVerify;
 
 typedef struct SizesPlan {
   MgPlan *plan;
   uint32_t *overlap; /* as MgExec.overlap */
+  MgVerify *verify;  /* as MgExec.verify */
 } SizesPlan;
 
 struct MgExecSizes {
@@ -73,6 +75,7 @@ struct MgExecSizes {
   uint32_t nat, cap;
   uint32_t nrun; /* assignments with a plan of their own */
   uint64_t clock;
+  MgVerify *verify; /* what all of its graphs count by; NULL: nothing is verified */
 };
 
 struct SizesGraph { /* the graph for one use */

@@ -1,0 +1,100 @@
+"""``python -m magneto.bisect``: from a program to the smallest graph that differs, fails or crashes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import torch, magneto
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(8, 16), torch.nn.Linear(16, 4)
+    def forward(self, x):
+        h = torch.nn.functional.gelu(self.a(x))
+        h = torch.nn.functional.layer_norm(h, (16,))
+        return self.b(h).sigmoid() - x[:, :4].exp() * 0.5
+torch.manual_seed(0)
+net = Net()
+fast = magneto.compile(net)
+for _ in range(2):
+    {call}
+print("the end")
+"""
+INFERENCE = "with torch.no_grad(): fast(torch.randn(3, 8))"
+TRAINING = "fast(torch.randn(3, 8)).sum().backward()"
+
+
+@pytest.fixture
+def bisect(tmp_path):
+    """Runs it on a program, in processes that all have a defect."""
+
+    def run(program, defect="", **more):
+        site = tmp_path / "site"
+        site.mkdir()
+        (site / "sitecustomize.py").write_text(
+            f"from magneto import _magneto\n_magneto.plant({defect})\n" if defect else ""
+        )
+        file = tmp_path / "prog.py"
+        file.write_text(program)
+        env = {**os.environ, "MAGNETO_STRICT": "0", **more}
+        env["PYTHONPATH"] = os.pathsep.join([str(site), env.get("PYTHONPATH", "")])
+        done = subprocess.run(
+            [sys.executable, "-m", "magneto.bisect", "--out", str(tmp_path / "out"), str(file)],
+            capture_output=True,
+            text=True,
+            env=env,
+        )
+        return done, sorted((tmp_path / "out").glob("repro-*.py")), env
+
+    return run
+
+
+def test_a_wrong_pass_is_found_and_shown_by_a_small_program(bisect):
+    done, (program,), env = bisect(PROGRAM.format(call=TRAINING), "'simplify'")
+    assert done.returncode == 1, done.stderr
+    assert "the end" in done.stdout
+    assert "Operator: aten.sub.Tensor" in done.stdout
+    assert "Pass: simplify" in done.stdout
+    text = program.read_text()
+    assert len(text.splitlines()) <= 40
+    assert text.count("torch.ops.") == 1
+    shown = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=env)
+    assert shown.returncode == 1
+    assert "first wrong: aten.sub.Tensor" in shown.stderr
+
+
+def test_a_crash_is_found_and_shown_by_a_small_program(bisect):
+    done, (program,), env = bisect(PROGRAM.format(call=INFERENCE), "'simplify', True")
+    assert done.returncode == 1, done.stderr
+    assert "ended by SIGABRT" in done.stdout
+    assert "Operator: aten.sub.Tensor" in done.stdout
+    assert "Pass: simplify" in done.stdout
+    assert program.read_text().count("torch.ops.") == 1
+    shown = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=env)
+    assert shown.returncode == -6
+
+
+def test_a_graph_that_cannot_be_compiled_is_shown(bisect):
+    done, (program,), env = bisect(PROGRAM.format(call=TRAINING), MAGNETO_STOP="simplify")
+    assert done.returncode == 1, done.stderr
+    assert "stopped after simplify" in done.stdout
+    shown = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=env)
+    assert shown.returncode == 1
+    assert "stopped after simplify" in shown.stderr
+
+
+def test_nothing_is_found_in_a_program_that_is_right(bisect, tmp_path):
+    done, programs, _ = bisect(PROGRAM.format(call=TRAINING))
+    assert done.returncode == 0, done.stderr
+    assert not programs
+    assert "nothing found; the program ended with status 0" in done.stdout
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_program_is_needed():
+    done = subprocess.run([sys.executable, "-m", "magneto.bisect"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "a program is needed" in done.stderr
