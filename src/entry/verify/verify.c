@@ -24,7 +24,9 @@ typedef struct Ways {
 MgVerify *mg_verify_new(const MgOptions *o, bool writes) {
   if (!o->verify && !o->verify_every) return NULL;
   MgVerify *v = mg_calloc(1, sizeof *v);
-  if (v) *v = (MgVerify){.first = (unsigned)o->verify, .every = (unsigned)o->verify_every, .writes = writes, .refs = 1};
+  if (v)
+    *v = (MgVerify){
+        .first = (unsigned)o->verify, .every = (unsigned)o->verify_every, .writes = writes, .refs = 1};
   return v;
 }
 
@@ -137,7 +139,8 @@ static PyMethodDef ways_methods[] = {
     {"eager", ways_eager, METH_O, "eager(inputs, /): the results, op by op."},
     {"compiled", ways_compiled, METH_O, "compiled(inputs, /): the results of the compiled graph."},
     {"calls", ways_calls, METH_O,
-     "calls(value, /): (inputs, outputs, [(op, args, kwargs, outs, grad, file, line)]) as numbers of values; arguments "
+     "calls(value, /): (inputs, outputs, [(op, args, kwargs, outs, grad, file, line)]) as numbers of values; "
+     "arguments "
      "that are tensors are value(number)."},
     {NULL, NULL, 0, NULL}};
 static PyGetSetDef ways_getset[] = {

@@ -19,8 +19,8 @@ typedef struct MgVerify {
   unsigned first, every; /* the first ones; one in `every` of all, 0: none */
   unsigned long ncall;
   unsigned refs; /* graphs of other sizes, out of one recording, count together */
-  bool writes;  /* the graph may write to its inputs */
-  bool differs; /* a run was not what eager is: all of these graphs run op by op */
+  bool writes;   /* the graph may write to its inputs */
+  bool differs;  /* a run was not what eager is: all of these graphs run op by op */
 } MgVerify;
 
 /* The two ways of running one graph, borrowed.  grad NULL: nodes and plan. */
