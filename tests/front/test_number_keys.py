@@ -284,3 +284,15 @@ def test_a_closure_in_a_table_with_other_keys_is_known_by_its_code():
         put(n)
         assert_same(g(x), f(x))
     assert_counts(before, recompiles=0)
+
+
+def test_dicts_that_are_asked_for_one_key():
+    """An argument that is read by one key is filled when the key is a number that changes."""
+
+    def f(x, n, d):
+        return x + 1, (3 if isinstance(d.get(n), int) else n) * n
+
+    c = magneto.compile(f)
+    for n in (3, 2, 1, 0, 5, 1, 7):
+        x = torch.ones(2)
+        assert c(x, n, {0: 1, 1: 5})[1] == f(x, n, {0: 1, 1: 5})[1]

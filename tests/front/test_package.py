@@ -32,6 +32,7 @@ def test_c_code_imports_modules_of_the_package_by_the_table_only():
 def test_modules_that_programs_see():
     assert {p.stem for p in PACKAGE.glob("[a-z]*.py")} == {
         "backend",
+        "bisect",
         "compiler",
         "control",
         "doctor",

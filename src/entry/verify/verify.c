@@ -12,6 +12,7 @@
 #include "entry/launch/graph_interp.h"
 #include "entry/launch/plan_call.h"
 #include "entry/launch/stats.h"
+#include "host/python/glue.h"
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
@@ -189,7 +190,7 @@ int mg_verify_run(const MgVerifyWays *w, PyObject *const *in, PyObject **said) {
   if (ways) {
     ways->of = w;
     mg_hook_mode = HOOK_off;
-    if ((m = mg_import("magneto._trust.beside"))) *said = PyObject_CallMethod(m, "check", "OO", ways, list);
+    if ((m = mg_glue(GLUE_trust_beside))) *said = PyObject_CallMethod(m, "check", "OO", ways, list);
     mg_hook_mode = mode;
     ways->of = NULL;
   }
@@ -220,7 +221,7 @@ static PyObject *verify_diff(const MgTrace *t) {
 }
 
 static PyObject *verify_announce(const MgTrace *t, const MgNodeRun *nodes, PyObject *const *in) {
-  PyObject *m = mg_import("magneto._trust.repro"), *r = NULL;
+  PyObject *m = mg_glue(GLUE_trust_repro), *r = NULL;
   PyObject *value = m ? PyObject_GetAttrString(m, "Value") : NULL;
   PyObject *calls =
       value ? mg_noderun_describe(nodes, t->joint ? t->joint->nres : nodes->noutput, value) : NULL;
@@ -257,7 +258,7 @@ void mg_verify_announce(const MgTrace *t, const MgNodeRun *nodes, PyObject *cons
 void mg_verify_compiled(const MgTrace *t, const char *why) {
   if (!verify_keeps(t)) return;
   MgHookMode mode = mg_hook_mode;
-  PyObject *m = mg_import("magneto._trust.repro");
+  PyObject *m = mg_glue(GLUE_trust_repro);
   mg_hook_mode = HOOK_off;
   verify_kept(m ? PyObject_CallMethod(m, "withdraw", "z", why) : NULL);
   mg_hook_mode = mode;

@@ -20,7 +20,9 @@
   MODULE(output_tensors, "magneto._glue.output_tensors")                                                     \
   MODULE(polyfills, "magneto._glue.polyfills")                                                               \
   MODULE(recurrent, "magneto._glue.recurrent")                                                               \
-  MODULE(tensor_hooks, "magneto._glue.tensor_hooks")
+  MODULE(tensor_hooks, "magneto._glue.tensor_hooks")                                                         \
+  MODULE(trust_beside, "magneto._trust.beside")                                                              \
+  MODULE(trust_repro, "magneto._trust.repro")
 
 typedef enum MgGlue {
 #define GLUE_ROW(id, name) GLUE_##id,

@@ -146,7 +146,7 @@ static bool builtin_number_key(const MgCall *c, PyObject *dict, Py_ssize_t first
   Py_ssize_t n = c->npos - first;
   if (c->kwnames || n < 1 || n > 2 || !(sets || pops || mg_builtin_looks_up(name))) return false;
   PyObject *key = c->arg[first], *same, *other = n == 2 ? c->arg[first + 1] : NULL;
-  int found = mg_numkey_find(dict, key, &same);
+  int found = mg_rec_find_number(dict, key, &same);
   if (found == MG_ASK_PYTHON) return false;
   *out = NULL;
   if (found < 0) return true;

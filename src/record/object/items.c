@@ -54,6 +54,11 @@ static PyObject *seq_tensor_index(PyObject *o, PyObject *key) {
   return mg_array_index(key);
 }
 
+int mg_rec_find_number(PyObject *dict, PyObject *key, PyObject **same) {
+  if (mg_symnode_of(key) && mg_olderdict_lazy(dict) && mg_olderdict_fill(dict)) return -1;
+  return mg_numkey_find(dict, key, same);
+}
+
 PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
   if (mg_olderdict_lazy(o)) {
     PyObject *v = mg_olderdict_get(o, key);
@@ -62,7 +67,7 @@ PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
   }
   if (mg_rec && PyDict_Check(o)) mg_compared(key);
   PyObject *same;
-  int found = mg_rec ? mg_numkey_find(o, key, &same) : MG_ASK_PYTHON;
+  int found = mg_rec ? mg_rec_find_number(o, key, &same) : MG_ASK_PYTHON;
   if (found == 1) return mg_numkey_get(o, same);
   if (found == 0) PyErr_SetObject(PyExc_KeyError, key);
   if (found != MG_ASK_PYTHON) return NULL;
@@ -102,7 +107,7 @@ PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
  * -1 with an exception; MG_ASK_PYTHON: there is no such number. */
 static int seq_set_number(PyObject *o, PyObject *key, PyObject *v) {
   PyObject *same;
-  int found = mg_numkey_find(o, key, &same);
+  int found = mg_rec_find_number(o, key, &same);
   if (found < 0) return found;
   if (!found && !v) return PyErr_SetObject(PyExc_KeyError, key), -1;
   bool before = mg_numkey_begin(), ends = found && mg_finalizer_item(o, same);
@@ -197,7 +202,7 @@ int mg_rec_contains(PyObject *c, PyObject *x) {
   }
   PyObject *same;
   int number = mg_rec ? seq_contains_number(c, x) : MG_ASK_PYTHON;
-  if (number == MG_ASK_PYTHON && mg_rec) number = mg_numkey_find(c, x, &same);
+  if (number == MG_ASK_PYTHON && mg_rec) number = mg_rec_find_number(c, x, &same);
   if (number != MG_ASK_PYTHON) return number;
   if (mg_rec && ((PyDict_Check(c) && mg_older(c)) || PyAnySet_Check(c))) mg_older_pin(x);
   if (mg_rec && mg_rec_is_namespace(c)) {

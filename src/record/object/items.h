@@ -6,6 +6,8 @@
 #include "record/core/loop.h"
 
 int mg_rec_contains(PyObject *container, PyObject *x);
+/* mg_numkey_find of a dict that may be lazy: it is filled where the key is a number that runs compute. */
+int mg_rec_find_number(PyObject *dict, PyObject *key, PyObject **same);
 PyObject *mg_rec_getitem(PyObject *o, PyObject *key);
 int mg_rec_is(PyObject *a, PyObject *b); /* IS_OP, aware of stand-ins and copies */
 PyObject *mg_rec_iter(PyObject *o);      /* GET_ITER */

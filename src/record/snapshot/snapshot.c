@@ -704,7 +704,7 @@ static uint32_t snap_build_new(MgBuilder *b, PyObject *o) {
   else if (PyType_Check(o) && mg_is_fresh(o)) me = mg_snap_class(b, o);
   else if ((args = mg_snap_decorator_args(o)) || PyErr_Occurred()) me = snap_remake(b, o, args);
   else if (PyCoro_CheckExact(o) || PyAsyncGen_CheckExact(o)) me = mg_snap_refuse(o);
-  else if (o != b->loop && mg_dict_iterator(o)) me = mg_snap_dict_iterator(b, o);
+  else if (!b->loop && mg_dict_iterator(o)) me = mg_snap_dict_iterator(b, o);
   else me = snap_reduce(b, o);
   return me;
 }
