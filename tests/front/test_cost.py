@@ -241,7 +241,8 @@ def test_exceptions_of_the_program_pass_through_a_place_that_is_left():
 
 @pytest.mark.filterwarnings("ignore:magneto")
 def test_frames_at_a_recompile_limit_are_left_where_that_is_slower():
-    """Ids of hooks are keys of dicts: each call records, until every place is at its limit and the rest costs more than CPython."""
+    """Ids of hooks are put into a set, whose keys are guarded: each call records, until every place is at its limit and
+    the rest costs more than CPython."""
     m = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
 
     def f(x):
@@ -253,6 +254,7 @@ def test_frames_at_a_recompile_limit_are_left_where_that_is_slower():
 
         for layer in m:
             handles.append(layer.register_forward_hook(save))
+        x = x + len({h.id for h in handles})
         for _ in range(3):
             x = m(x)
             if x.sum() > 1e9:

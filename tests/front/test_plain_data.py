@@ -34,7 +34,9 @@ def test_values_in_plain_data_are_guarded():
         assert c(x, data)[1:] == keyed(x, data)[1:]
 
 
-@pytest.mark.parametrize("data", [[Options(3)], ["twice", ["twice"]], {"t": torch.Size([2])}], ids=["object", "shared", "size"])
+@pytest.mark.parametrize(
+    "data", [[Options(3)], ["twice", ["twice"]], {"t": torch.Size([2])}], ids=["object", "shared", "size"]
+)
 def test_what_is_no_plain_data_breaks_the_graph(data):
     x = torch.ones(2)
     c = magneto.compile(keyed)

@@ -1,8 +1,9 @@
 /* Iterators of dicts at the end of a segment, and states of iterators that are set last.
  * In: an iterator that the recording made, over a dict that it made or that is older.  Out: instructions that
- * make one over the rebuilt dict, and put it at its place after all writes to the dict. A loop's own iterator,
- * and what it iterates over in turn (enumerate, zip), is left to snapshot.c, which makes an iterator of a list of the rest: the next segment can go on with that.
- * Only the loop takes from it, so nothing asks for its class. */
+ * make one over the rebuilt dict, and put it at its place after all writes to the dict. A loop's own
+ * iterator, and what it iterates over in turn (enumerate, zip), is left to snapshot.c, which makes an
+ * iterator of a list of the rest: the next segment can go on with that. Only the loop takes from it, so
+ * nothing asks for its class. */
 #include "entry/guard/guard_set.h"
 #include "entry/guard/source.h"
 #include "host/python/iterators.h"
