@@ -63,15 +63,18 @@ def _processor() -> tuple[str, str]:
     return name, "v4" if "avx512vl" in text else "v3" if "avx2" in text else "v2"
 
 
-def _where(level: str) -> str:
-    """Machine, vector level, torch, date and commit: what a table has to state."""
+def _where(machine: str) -> str:
+    """Machine, torch, date and commit: what a table has to state."""
     import torch
 
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
-    where = f"{_processor()[0]}, level {level}, torch {torch.__version__}"
-    return f"{where}, {datetime.date.today()}, commit {commit}"
+    return f"{machine}, torch {torch.__version__}, {datetime.date.today()}, commit {commit}"
+
+
+def _where_cpu(level: str) -> str:
+    return _where(f"{_processor()[0]}, level {level}")
 
 
 def _host(peer: bool) -> None:
@@ -108,7 +111,9 @@ def _ops(options: argparse.Namespace) -> None:
             print(f"{ratios[-1]:.2f}  {op.name}{others}", flush=True)
     below = sum(r < 1 for r in ratios)
     mean = statistics.geometric_mean(ratios)
-    print(f"{len(ratios)} rows, {below} below eager, geometric mean {mean:.2f}; {_where(_processor()[1])}")
+    print(
+        f"{len(ratios)} rows, {below} below eager, geometric mean {mean:.2f}; {_where_cpu(_processor()[1])}"
+    )
 
 
 def _cuda(options: argparse.Namespace) -> None:
@@ -134,10 +139,7 @@ def _cuda(options: argparse.Namespace) -> None:
             times = "".join(f" {r[what]:9.0f}" for what in ("latency", "throughput", "gpu", "cold_ms"))
             print(f"{name:30s} {kind:16s}{times} {r.get('warm_ms', 0):6.0f} {r['peak_mib']:7.0f}", flush=True)
         torch.cuda.empty_cache()
-    commit = _where("").split("commit ")[-1]
-    print(
-        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {datetime.date.today()}, commit {commit}"
-    )
+    print(_where(torch.cuda.get_device_name()))
 
 
 def main() -> None:
@@ -202,7 +204,7 @@ def main() -> None:
     path.write_text(json.dumps(rows, indent=1))
     table = Table(
         title="milliseconds a call (median; 2 threads); milliseconds of the first call, cold and warm\n"
-        + _where(level)
+        + _where_cpu(level)
     )
     for column in (
         [

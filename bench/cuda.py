@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 import torch
 
-from bench.workloads import Classifier, LanguageModel
+from bench.workloads import Classifier, LanguageModel, sgd
 
 KINDS = ("eager", "torch.compile", "reduce-overhead", "magneto")
 
@@ -127,10 +127,6 @@ def _mlp(train: bool = False):
     return make
 
 
-def _sgd(parameters):
-    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
-
-
 def _adamw(parameters):
     return torch.optim.AdamW(parameters, lr=1e-4)
 
@@ -145,13 +141,13 @@ ROWS = {
     "gpt2 4x256": Row(_gpt2()),
     "vit-base b16x224": Row(_vit),
     "llama 100M 4x256 bfloat16": Row(_llama),
-    "MLP b64, step": Row(_mlp(True), _sgd),
-    "densenet121 b16x128, step": Row(_vision("densenet121", True), _sgd),
-    "resnet50 b16x128, step": Row(_vision("resnet50", True), _sgd),
+    "MLP b64, step": Row(_mlp(True), sgd),
+    "densenet121 b16x128, step": Row(_vision("densenet121", True), sgd),
+    "resnet50 b16x128, step": Row(_vision("resnet50", True), sgd),
     "bert-base 8x128, step": Row(_bert(True), _adamw),
     "gpt2 4x256, step": Row(_gpt2(True), _adamw),
-    "MLP b64, whole step": Row(_mlp(True), _sgd, whole=True),
-    "resnet50 b16x128, whole step": Row(_vision("resnet50", True), _sgd, whole=True),
+    "MLP b64, whole step": Row(_mlp(True), sgd, whole=True),
+    "resnet50 b16x128, whole step": Row(_vision("resnet50", True), sgd, whole=True),
     "gpt2 4x256, whole step": Row(_gpt2(True), _adamw, whole=True),
 }
 

@@ -129,7 +129,7 @@ class LanguageModel(torch.nn.Module):
         return self.net(input_ids=ids, labels=ids).loss
 
 
-def _sgd(parameters):
+def sgd(parameters):
     return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
 
 
@@ -161,14 +161,14 @@ def _train_gpt2():
 def _train_mlp():
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 32))
-    return Classifier(net), (torch.randn(8, 32), torch.randint(0, 32, (8,))), _sgd
+    return Classifier(net), (torch.randn(8, 32), torch.randint(0, 32, (8,))), sgd
 
 
 TRAIN = {
     "mlp 2x32 b8, SGD": Training(_train_mlp),
     "mlp 2x32 b8, SGD, whole step": Training(_train_mlp, whole=True),
-    "resnet18 b4x3x128x128, SGD": Training(_train_vision("resnet18", _sgd)),
-    "resnet18 b4x3x128x128, SGD, whole step": Training(_train_vision("resnet18", _sgd), whole=True),
+    "resnet18 b4x3x128x128, SGD": Training(_train_vision("resnet18", sgd)),
+    "resnet18 b4x3x128x128, SGD, whole step": Training(_train_vision("resnet18", sgd), whole=True),
     "densenet121 b4x3x128x128, Adam": Training(_train_vision("densenet121", torch.optim.Adam)),
     "densenet121 b4x3x128x128, Adam, whole step": Training(
         _train_vision("densenet121", torch.optim.Adam), whole=True

@@ -39,20 +39,18 @@ typedef struct GpuScalars {
   bool tensor;
 } GpuScalars;
 
-/* Kernels take numbers of the CPU, no tensors. */
-static void gpu_see_operand(ValRef *v, void *arg) {
-  GpuScalars *s = arg;
-  const MgVal *m = *v ? mg_val(s->g, *v) : NULL;
-  s->tensor |= m && m->device != DEV_cuda &&
-               (m->ndim || m->dtype == DT_c32 || m->dtype == DT_c64 || m->dtype == DT_c128);
-}
-
-/* Arithmetic on numbers of the CPU (an optimizer's step counts): each kernel that reads its result computes
- * it. */
+/* A number of the CPU, which kernels take as a parameter. */
 static bool gpu_is_number(const MgGraph *g, ValRef v) {
   const MgVal *m = mg_val(g, v);
   return m->device == DEV_cpu && !m->ndim && m->dtype != DT_c32 && m->dtype != DT_c64 && m->dtype != DT_c128;
 }
+
+/* Kernels take numbers of the CPU, no tensors. */
+static void gpu_see_operand(ValRef *v, void *arg) {
+  GpuScalars *s = arg;
+  s->tensor |= *v && mg_val(s->g, *v)->device != DEV_cuda && !gpu_is_number(s->g, *v);
+}
+
 static void gpu_see_number(ValRef *v, void *arg) {
   GpuScalars *s = arg;
   s->tensor |= *v && !gpu_is_number(s->g, *v);
@@ -79,6 +77,8 @@ static bool gpu_does_double(const MgNode *n) {
   }
 }
 
+/* Arithmetic on numbers of the CPU (an optimizer's step counts): each kernel that reads its result computes
+ * it. */
 static bool gpu_is_arithmetic(MgGraph *g, NodeRef r) {
   MgNode *n = mg_node(g, r);
   GpuScalars s = {g, false};

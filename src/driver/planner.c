@@ -285,22 +285,20 @@ static MgRc planner_kernel(Planner *p, const MgKernel *k, const MgKernelCode *co
   return planner_sym(p, k->outer, &d->outer);
 }
 
-/* May a CUDA graph contain the call?  Nothing but the device's memory, no state of a generator,
- * nothing that the host looks at. */
-static bool planner_graph(const Planner *p, const MgExtern *e) {
+/* Is the call a function of tensors of this device alone: no state of a generator, no effect, nothing that
+ * other devices wait for?  On a GPU a CUDA graph may contain it. */
+static bool planner_stays_on(const Planner *p, const MgExtern *e, uint8_t device) {
   const MgOp *op = mg_node(p->s->g, e->node)->op;
   bool all = !op->random && !op->effect && !op->mutates && op->code != TOP_extern;
-  for (uint32_t i = 0; i < e->nin; i++) all &= !e->in[i].buf || p->s->buf[e->in[i].buf].device == DEV_cuda;
-  for (uint32_t i = 0; i < e->nout; i++) all &= !e->out[i].buf || p->s->buf[e->out[i].buf].device == DEV_cuda;
+  for (uint32_t i = 0; i < e->nin; i++) all &= !e->in[i].buf || p->s->buf[e->in[i].buf].device == device;
+  for (uint32_t i = 0; i < e->nout; i++) all &= !e->out[i].buf || p->s->buf[e->out[i].buf].device == device;
   return all;
 }
 
-/* Is it work on the CPU that waits for nothing of the GPU? */
+/* Is it work on the CPU that waits for nothing of the GPU?  All of its results are wanted. */
 static bool planner_on_host(const Planner *p, const MgExtern *e) {
-  const MgOp *op = mg_node(p->s->g, e->node)->op;
-  bool all = !op->random && !op->effect && !op->mutates && op->code != TOP_extern && e->nout;
-  for (uint32_t i = 0; i < e->nin; i++) all &= !e->in[i].buf || p->s->buf[e->in[i].buf].device == DEV_cpu;
-  for (uint32_t i = 0; i < e->nout; i++) all &= e->out[i].buf && p->s->buf[e->out[i].buf].device == DEV_cpu;
+  bool all = e->nout && planner_stays_on(p, e, DEV_cpu);
+  for (uint32_t i = 0; i < e->nout; i++) all &= e->out[i].buf != 0;
   return all;
 }
 
@@ -316,7 +314,7 @@ static MgRc planner_extern(Planner *p, uint32_t step, const MgPlanExt *ext, MgPl
                     .scratch = p->m->of_step[step],
                     .host_id = ext->host_id,
                     .name = op->full,
-                    .graph = planner_graph(p, e),
+                    .graph = planner_stays_on(p, e, DEV_cuda),
                     .on_host = planner_on_host(p, e),
                     .guessed = !mg_infer_has(op)};
   TRYP(d->label = mg_label_text(p->s->g, &e->node, 1));

@@ -36,7 +36,7 @@ static ValRef cuda_operand(MgRewrite *rw, ValRef v) {
  * rows and 210 by columns on an H200. */
 MgRc mg_dec_cuda_mm(MgRewrite *rw) {
   MgGraph *g = rw->g;
-  ValRef a = rw->n.arg[0].u.val, b = rw->n.arg[1].u.val;
+  ValRef a = mg_dec_val(rw, "self"), b = mg_dec_val(rw, "mat2");
   int64_t size[2], stride[2];
   if (cuda_matrix(g, rw->n.out[0], size, stride) && stride[0] % ALIGNED && !(size[0] % ALIGNED)) {
     ValRef turned = mg_dec(rw, TOP_mm, V(mg_dec(rw, TOP_t, V(b))), V(mg_dec(rw, TOP_t, V(a))));
@@ -51,7 +51,7 @@ MgRc mg_dec_cuda_mm(MgRewrite *rw) {
  * from the program is turned once, and layout.c goes on with that. */
 MgRc mg_dec_cuda_convolution(MgRewrite *rw) {
   const MgGraph *g = rw->g;
-  ValRef x = rw->n.arg[0].u.val;
+  ValRef x = mg_dec_val(rw, "input");
   const MgVal *m = mg_val(g, x);
   if (m->device != DEV_cuda || m->ndim != 4 || m->def || mg_sym_is(g->x, m->stride[1], 1)) return MG_UNSUP;
   ValRef turned = mg_dec(rw, TOP_clone, V(x), mg_arg_code(MA_memory_format, MF_channels_last));

@@ -55,16 +55,15 @@ static int layout_cuda_data(const MgGraph *g, const MgNode *n) {
   switch (n->op->code) {
   case TOP_convolution:
   case TOP_convolution_backward: {
-    const MgArg *transposed = &n->arg[backward ? 7 : 6], *groups = &n->arg[backward ? 9 : 8];
-    const MgVal *w = mg_val(g, n->arg[backward ? 2 : 1].u.val);
-    bool plain = groups->tag == MA_int && mg_sym_is(g->x, groups->u.sym, 1) && transposed->tag == MA_bool &&
-                 !transposed->u.b;
+    const MgArg *groups = mg_node_arg(n, "groups");
+    const MgVal *w = mg_val(g, mg_node_arg(n, "weight")->u.val);
+    bool plain = groups->tag == MA_int && mg_sym_is(g->x, groups->u.sym, 1) && !mg_node_flag(n, "transposed");
     return w->ndim == 4 && w->device == DEV_cuda && plain ? backward : -1;
   }
   case TOP_cudnn_batch_norm:
-    if (n->arg[5].tag != MA_bool || !n->arg[5].u.b) return -1; /* loops */
-    return mg_val(g, n->arg[0].u.val)->device == DEV_cuda ? 0 : -1;
-  case TOP_cudnn_batch_norm_backward: return mg_val(g, n->arg[0].u.val)->device == DEV_cuda ? 0 : -1;
+    if (!mg_node_flag(n, "training")) return -1; /* loops */
+    return mg_val(g, mg_node_first(n))->device == DEV_cuda ? 0 : -1;
+  case TOP_cudnn_batch_norm_backward: return mg_val(g, mg_node_first(n))->device == DEV_cuda ? 0 : -1;
   default: return -1;
   }
 }

@@ -528,8 +528,8 @@ static MgRc plan_checks(PlanCall *k) {
 
 /* Does entry i lie in the memory of a CUDA graph, which the next call writes again? */
 static bool plan_is_graphs(const MgPlan *p, uint32_t i) {
-  while (p->tensor[i].how == PT_view) i = p->tensor[i].index;
-  return p->tensor[i].how != PT_input && p->tensor[i].how != PT_fresh && !p->tensor[i].on_host;
+  const PlanTensor *t = &p->tensor[mg_plan_root(p, i)];
+  return t->how != PT_input && t->how != PT_fresh && !t->on_host;
 }
 
 /* The tensor of output o, as one that leaves the plan.  It must own its memory: one that an op made as a view

@@ -34,10 +34,7 @@ static bool graph_keeps_fresh(const MgPlan *p, uint32_t i) {
 
 /* The entry of the tensor that owns the memory of output o; UINT32_MAX: the output is no view. */
 static uint32_t graph_root(const MgPlan *p, uint32_t o) {
-  if (p->s.out[o].kind != PO_view) return UINT32_MAX;
-  uint32_t i = p->out_tensor[o];
-  while (p->tensor[i].how == PT_view) i = p->tensor[i].index;
-  return i;
+  return p->s.out[o].kind == PO_view ? mg_plan_root(p, p->out_tensor[o]) : UINT32_MAX;
 }
 
 bool mg_plan_graph_lends(const MgPlan *p, uint32_t o) {

@@ -174,6 +174,12 @@ struct MgPlan {
   PlanRun *more;           /* further idle runs, guarded by MG_LOCK_list */
 };
 
+/* The entry whose memory entry i shows. */
+static inline uint32_t mg_plan_root(const MgPlan *p, uint32_t i) {
+  while (p->tensor[i].how == PT_view) i = p->tensor[i].index;
+  return i;
+}
+
 /* ---- plan_gpu.c ---- */
 /* What a kernel is launched with now.  NULL, or why it cannot be. */
 const char *mg_plan_gpu_prepare(const MgPlan *p, const PlanRun *r, const PlanKernel *k, PlanLaunch *out);
