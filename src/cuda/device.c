@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CUDA_DEVICES = 64, CUDA_THREADS = 16, CUDA_LOG = 4096 };
+enum { CUDA_THREADS = 16, CUDA_LOG = 4096 };
 /* Of the driver's header. */
 enum {
   JIT_ERROR_LOG = 5,
@@ -50,7 +50,7 @@ static struct {
 static pthread_mutex_t cuda_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int cuda_state; /* 0: not looked at; 1: usable; -1: never */
 static const char *cuda_why;
-static _Atomic(void *) cuda_context[CUDA_DEVICES];
+static _Atomic(void *) cuda_context[MG_CUDA_DEVICES];
 
 static const char *cuda_find(void) {
   void *torch = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
@@ -97,7 +97,7 @@ const char *mg_cuda_error(int rc) {
 
 int mg_cuda_capability(int device) {
   int d, major = 0, minor = 0;
-  if (mg_cuda_driver_missing() || device < 0 || device >= CUDA_DEVICES || cu.cuDeviceGet(&d, device))
+  if (mg_cuda_driver_missing() || device < 0 || device >= MG_CUDA_DEVICES || cu.cuDeviceGet(&d, device))
     return 0;
   if (cu.cuDeviceGetAttribute(&major, ATTRIBUTE_MAJOR, d) ||
       cu.cuDeviceGetAttribute(&minor, ATTRIBUTE_MINOR, d))
@@ -108,7 +108,7 @@ int mg_cuda_capability(int device) {
 /* The primary context, kept for ever as PyTorch does. */
 static void *cuda_primary(int device) {
   int d;
-  if (mg_cuda_driver_missing() || device < 0 || device >= CUDA_DEVICES) return NULL;
+  if (mg_cuda_driver_missing() || device < 0 || device >= MG_CUDA_DEVICES) return NULL;
   void *c = cuda_context[device];
   if (c) return c;
   pthread_mutex_lock(&cuda_lock);

@@ -11,6 +11,8 @@ const char *mg_cuda_driver_missing(void); /* the same without PyTorch: what comp
 /* The compute capability as major * 10 + minor; 0: no such device. */
 int mg_cuda_capability(int device);
 
+enum { MG_CUDA_DEVICES = 64 };
+
 typedef struct MgCubin { /* machine code of one module */
   void *data;            /* malloc'ed */
   size_t len;
@@ -41,6 +43,19 @@ void *mg_cuda_stream(int device); /* PyTorch's current one */
 /* arg: addresses of the parameters.  0, or the driver's error. */
 int mg_cuda_launch(void *fn, unsigned blocks, unsigned threads, void **arg, void *stream);
 const char *mg_cuda_error(int rc);
+
+/* ---- many copies in one launch ---- */
+enum { MG_COPIES = 128 };
+typedef struct MgCopies { /* the kernel's parameter; all zero: empty */
+  uint64_t to[MG_COPIES], from[MG_COPIES], bytes[MG_COPIES];
+  uint32_t first[MG_COPIES]; /* block of each copy */
+  uint32_t n, blocks;
+} MgCopies;
+bool mg_cuda_copies_ready(int device); /* false: the driver refuses the kernel */
+void mg_cuda_copies_add(MgCopies *l, void *to, const void *from, size_t bytes); /* l is not full */
+/* Queues all copies of l and empties it.  0, or the driver's error. */
+int mg_cuda_copies_launch(int device, MgCopies *l, void *stream);
+const char *mg_cuda_copies_text(void); /* the kernel, as PTX */
 
 /* ---- CUDA graphs ---- */
 const char *mg_cuda_graphs_missing(void); /* NULL, or what is not there */

@@ -1,5 +1,6 @@
 /* PTX: every row of scalar_ops.def over every type, conversions, and fused kernels, assembled by ptxas for
  * three architectures.  Skipped where ptxas is not installed. */
+#include "cuda/device.h"
 #include "kernel_run.h"
 #include "ptx_cases.h"
 
@@ -138,6 +139,8 @@ int main(void) {
     return test_done() ? 1 : 77;
   }
   test_cases();
+  mg_sb_puts(&text, strchr(strstr(mg_cuda_copies_text(), "size"), '\n')); /* without the prologue */
+  assemble("copies");
   for (int ty = 0; ty < TY__COUNT; ty++) test_type(ty);
   printf("%d kernels refused (functions without a device form)\n", refused);
   return test_done();

@@ -87,6 +87,29 @@ static void test_case(const struct PtxCase *t, bool vectors) {
   env_free(&e);
 }
 
+/* Copies of many lengths, from and to any place, leave what is beside them alone. */
+static void test_copies(void) {
+  enum { N = 3 * MG_COPIES / 4, ROOM = 1 << 17 };
+  uint8_t *host = malloc(2 * N * ROOM);
+  void *mem = NULL;
+  MgCopies l = {0};
+  CHECK(mg_cuda_copies_ready(0) && !mem_alloc(&mem, 2 * N * ROOM));
+  for (size_t i = 0; i < 2 * N * ROOM; i++) host[i] = (uint8_t)(i * 2654435761u >> 13);
+  CHECK(!to_device(mem, host, 2 * N * ROOM));
+  for (size_t i = 0; i < N; i++) {
+    size_t bytes = i < 40 ? i : i % 3 ? i * 1000 + i % 7 : 1 << (i % 17), shift = i % 5 == 4 ? i % 16 : 0;
+    uint8_t *from = host + 2 * i * ROOM, *to = from + ROOM + (i % 4 == 3 ? 4 : 0);
+    mg_cuda_copies_add(&l, (uint8_t *)mem + (to - host), (uint8_t *)mem + (from + shift - host), bytes);
+    memcpy(to, from + shift, bytes);
+  }
+  CHECK(!mg_cuda_copies_launch(0, &l, NULL) && !wait_all() && !l.n);
+  uint8_t *got = malloc(2 * N * ROOM);
+  CHECK(!to_host(got, mem, 2 * N * ROOM) && !memcmp(got, host, 2 * N * ROOM));
+  mem_free(mem);
+  free(got);
+  free(host);
+}
+
 int main(void) {
   if (!gpu_open()) {
     puts("skipped: no GPU");
@@ -94,5 +117,6 @@ int main(void) {
   }
   for (size_t i = 0; i < sizeof ptx_cases / sizeof *ptx_cases; i++)
     for (int vectors = 0; vectors < 2; vectors++) test_case(&ptx_cases[i], vectors);
+  test_copies();
   return test_done();
 }

@@ -274,6 +274,32 @@ static void graph_lend(const MgPlan *p, PlanRun *r, MgTensor **fresh) {
     if (graph_keeps_fresh(p, i)) r->fresh[i] = fresh ? fresh[i] : NULL;
 }
 
+int32_t mg_plan_graph_copy(const MgPlan *p, PlanRun *r, MgTensor *t, MgTensor **out) {
+  int64_t ndim = 0, bytes = 0, *size = NULL, *stride = NULL;
+  int32_t dtype = -1;
+  void *from = NULL, *to = NULL;
+  MgCopies *l = &r->graph->copies;
+  if (!mg_cuda_copies_ready(p->s.device)) return mg_abi.aoti_torch_clone_preserve_strides(t, out);
+  if (l->n == MG_COPIES && mg_plan_graph_copied(p, r)) return 1;
+  mg_abi.aoti_torch_get_dim(t, &ndim);
+  mg_abi.aoti_torch_get_sizes(t, &size);
+  mg_abi.aoti_torch_get_strides(t, &stride);
+  mg_abi.aoti_torch_get_dtype(t, &dtype);
+  if (mg_abi.aoti_torch_empty_strided(ndim, size, stride, dtype, PLAN_CUDA, p->s.device, out)) return 1;
+  mg_abi.aoti_torch_get_storage_size(*out, &bytes); /* from the first element to the last */
+  if (bytes > MG_TUNE_COPIED_TOGETHER) return mg_abi.aoti_torch_copy_(*out, t, 0);
+  mg_abi.aoti_torch_get_data_ptr(t, &from);
+  mg_abi.aoti_torch_get_data_ptr(*out, &to);
+  mg_cuda_copies_add(l, to, from, (size_t)bytes);
+  return 0;
+}
+
+const char *mg_plan_graph_copied(const MgPlan *p, PlanRun *r) {
+  PlanGraph *g = r->graph;
+  int rc = g ? mg_cuda_copies_launch(p->s.device, &g->copies, g->stream) : 0;
+  return rc ? mg_cuda_error(rc) : NULL;
+}
+
 /* The call's tensor in place of the graph's own: over the same memory where nobody sees it but the backward
  * plan, else a copy. */
 static bool graph_give_fresh(const MgPlan *p, PlanRun *r, uint32_t i) {
@@ -282,7 +308,7 @@ static bool graph_give_fresh(const MgPlan *p, PlanRun *r, uint32_t i) {
   int32_t bad = p->fresh_hidden[i]
                     ? mg_abi.aoti_torch__reinterpret_tensor(own, v->ndim, r->slot + v->size,
                                                             r->slot + v->stride, 0, &r->fresh[i])
-                    : mg_abi.aoti_torch_clone_preserve_strides(own, &r->fresh[i]);
+                    : mg_plan_graph_copy(p, r, own, &r->fresh[i]);
   if (bad) r->fresh[i] = NULL;
   return !bad;
 }
@@ -291,6 +317,7 @@ static MgRc graph_replay(const PlanSteps *k) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
   PlanGraph *g = r->graph;
+  g->copies.n = g->copies.blocks = 0;     /* of a call that failed */
   if (r->mem != g->mem || !r->replayed) { /* a run step by step was in between */
     r->mem = g->mem;
     memcpy(r->arg, g->arg, sizeof *r->arg * p->narg);

@@ -5,12 +5,14 @@
 #define MG_PLAN_PRIV_H
 #include <stdatomic.h>
 #include "base/interval_pack.h"
+#include "cuda/device.h"
 #include "runtime/process/arena.h"
 #include "runtime/plan/plan_spec.h"
 #include "runtime/plan/plan_times.h"
 
 enum { PLAN_THREADS = 8 };      /* of which a plan remembers that they ran it */
 enum { PLAN_ENGINE_ARGS = 16 }; /* tensors of a library's call; ATen's have any number */
+enum { PLAN_CUDA = 1 };         /* torch's number of that kind of device */
 
 typedef struct PlanPatch { /* one place that holds the address of a buffer that is not in the arena */
   uint32_t arg;            /* index in PlanRun.arg */
@@ -105,6 +107,7 @@ typedef struct PlanGraph {   /* a captured run */
   void **input, **arg; /* as PlanRun's were */
   PlanNode *node;
   uint32_t nnode;
+  MgCopies copies; /* of results, to be queued */
 } PlanGraph;
 
 typedef struct MgPlanCall { /* everything one running call writes; owned by one thread at a time */
