@@ -308,6 +308,12 @@ bool mg_node_writes(const MgGraph *g, const MgNode *n, uint32_t storage) {
   return false;
 }
 
+bool mg_graph_writes(const MgGraph *g, uint32_t storage) {
+  for (NodeRef i = 1; i < g->nnode; i++)
+    if (mg_node_writes(g, mg_node(g, i), storage)) return true;
+  return false;
+}
+
 SymRef mg_val_numel(MgGraph *g, ValRef v) {
   SymRef n = mg_sym(g->x, 1);
   for (int i = 0; i < g->val[v].ndim; i++) n = mg_sym_mul(g->x, n, g->val[v].size[i]);

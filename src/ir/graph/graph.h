@@ -176,6 +176,7 @@ typedef struct MgWritten {
 } MgWritten;
 bool mg_node_written(const MgNode *n, MgWritten *w);
 bool mg_node_writes(const MgGraph *g, const MgNode *n, uint32_t storage); /* and is it alive? */
+bool mg_graph_writes(const MgGraph *g, uint32_t storage);                 /* does any node write it? */
 SymRef mg_val_numel(MgGraph *g, ValRef v);
 bool mg_val_is_contiguous(const MgGraph *g, ValRef v);
 bool mg_val_repeats(const MgGraph *g, ValRef v); /* an expanded dimension: one element at several places */

@@ -15,6 +15,7 @@
 #include "record/core/capture.h"
 #include "record/core/recording.h"
 #include "record/dispatch/dispatch.h"
+#include "record/dispatch/constant_truth.h"
 #include "record/dispatch/one_hot.h"
 #include "record/fx/fx.h"
 #include "record/fx/fx_modules.h"
@@ -42,6 +43,47 @@ PyObject *mg_call_one_hot(const MgCall *c) {
   bool known = c->n == 2 && (!c->kwnames || PyTuple_GET_SIZE(c->kwnames) == 1) &&
                !mg_rec->want_fx; /* whose mode sees the call */
   return known && mg_one_hot(c->arg[0], c->arg[1], &r) ? r : mg_call_plain(c);
+}
+
+/* Where a call has the argument that may be given by position or by name; NULL: it is not given. */
+static PyObject *const *torch_argument(const MgCall *c, Py_ssize_t position, const char *name) {
+  if (position < c->npos) return &c->arg[position];
+  for (Py_ssize_t i = c->npos; i < c->n; i++)
+    if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(c->kwnames, i - c->npos), name)) return &c->arg[i];
+  return NULL;
+}
+
+/* May a mask of that shape stand beside these operands of attention? */
+static bool torch_mask_fits(const MgGraph *g, const MgVal *mask, PyObject *query, PyObject *key) {
+  if (!mg_standin_is(query) || !mg_standin_is(key)) return false;
+  const MgVal *q = mg_val(g, mg_standin_val(query)), *k = mg_val(g, mg_standin_val(key));
+  if (q->ndim < 2 || k->ndim < 2 || mask->ndim > q->ndim) return false;
+  for (int i = 1; i <= mask->ndim; i++) {
+    SymRef have = mask->size[mask->ndim - i], want = i == 1 ? k->size[k->ndim - 2] : q->size[q->ndim - i];
+    if (have != want && !mg_sym_is(g->x, have, 1)) return false;
+  }
+  return true;
+}
+
+/* scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0, is_causal=False, ...) with a
+ * mask that hides nothing: as without a mask, for which PyTorch has faster kernels. */
+PyObject *mg_call_attention(const MgCall *c) {
+  enum { MOST = 16 };
+  PyObject *const *mask = torch_argument(c, 3, "attn_mask"), *const *causal =
+                                                                 torch_argument(c, 5, "is_causal");
+  const MgGraph *g = mg_rec->g;
+  PyObject *arg[MOST];
+  bool known = mask && mg_standin_is(*mask) && c->npos >= 2 && c->n <= MOST && !mg_rec->want_fx &&
+               (!causal || *causal == Py_False) &&
+               torch_mask_fits(g, mg_val(g, mg_standin_val(*mask)), c->arg[0], c->arg[1]) &&
+               mg_constant_true(g, mg_standin_val(*mask));
+  if (!known) return mg_call_plain(c);
+  memcpy(arg, c->arg, (size_t)c->n * sizeof *arg);
+  arg[mask - c->arg] = Py_None;
+  MgCall inner = *c;
+  inner.arg = arg;
+  inner.nargsf = (size_t)c->npos;
+  return mg_call_plain(&inner);
 }
 
 /* A list of numbers that are tensors here: the numbers in them.  New. */

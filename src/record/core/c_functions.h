@@ -41,6 +41,7 @@ typedef enum MgAction {
   ACT_backward,
   ACT_getter,
   ACT_one_hot,
+  ACT_attention,
   ACT_grad_mode,
   ACT_node_hook,
   ACT_asks_function,

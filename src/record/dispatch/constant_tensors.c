@@ -12,13 +12,6 @@
 #include "record/symbolic/unbacked.h"
 #include "tuning.h"
 
-/* Does the graph write to this storage? */
-static bool constval_written(const MgGraph *g, uint32_t storage) {
-  for (NodeRef i = 1; i < g->nnode; i++)
-    if (mg_node_writes(g, mg_node(g, i), storage)) return true;
-  return false;
-}
-
 PyObject *mg_constval(MgCapture *cap, ValRef v) {
   static const char *const copies[] = {"aten::clone", "aten::detach", "aten::alias", "aten::lift_fresh",
                                        NULL};
@@ -27,13 +20,13 @@ PyObject *mg_constval(MgCapture *cap, ValRef v) {
     const MgNode *n = &g->node[g->val[v].def];
     int i = 0;
     while (copies[i] && strcmp(copies[i], n->op->full)) i++;
-    if (!copies[i] || !n->narg || n->arg[0].tag != MA_val || constval_written(g, g->val[v].storage))
+    if (!copies[i] || !n->narg || n->arg[0].tag != MA_val || mg_graph_writes(g, g->val[v].storage))
       return NULL;
     v = n->arg[0].u.val;
   }
   for (uint32_t i = 0; v && i < cap->ninput; i++)
     if (cap->input[i].val == v)
-      return cap->input[i].pinned && !constval_written(g, g->val[v].storage) ? cap->input[i].real : NULL;
+      return cap->input[i].pinned && !mg_graph_writes(g, g->val[v].storage) ? cap->input[i].real : NULL;
   return NULL;
 }
 
@@ -64,7 +57,7 @@ static bool constval_small(const MgGraph *g, ValRef v) {
 /* Would the node give the same small tensor at every call, if its arguments are constants? */
 static bool constval_pure(const MgGraph *g, const MgNode *n, ValRef v) {
   return !n->op->mutates && !n->op->random && !strstr(n->op->full, "empty") && g->val[v].device == DEV_cpu &&
-         constval_small(g, v) && !constval_written(g, g->val[v].storage);
+         constval_small(g, v) && !mg_graph_writes(g, g->val[v].storage);
 }
 
 /* The constant that a value copies or is computed from; new, NULL without an exception when it is none.  Runs
@@ -102,7 +95,7 @@ static bool constval_of_sizes(MgCapture *cap, ValRef v, int *budget, bool *sized
   NodeRef def = g->val[v].def;
   for (uint32_t i = 0; !def && i < cap->ninput; i++)
     if (cap->input[i].val == v && cap->input[i].sized) return *sized = true;
-  if (!def || g->node[def].op->mutates || g->node[def].op->random || constval_written(g, g->val[v].storage))
+  if (!def || g->node[def].op->mutates || g->node[def].op->random || mg_graph_writes(g, g->val[v].storage))
     return false;
   mg_node_each_tensor(&g->node[def], constval_read, &reads);
   for (int i = 0; i < reads.n; i++)
