@@ -71,4 +71,5 @@ void mg_cuda_graph_free(void *exec); /* or NULL */
 /* The settings of torch that its libraries' calls depend on, as one number: a graph holds
  * calls as they were asked for. */
 uint64_t mg_cuda_settings(void);
+bool mg_cuda_tf32(void); /* may products of float32 round their operands to TF32? */
 #endif

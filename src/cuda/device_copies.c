@@ -7,7 +7,8 @@
 
 enum { COPIES_CHUNK = 1 << 15, COPIES_THREADS = 256 };
 _Static_assert(offsetof(MgCopies, from) == 1024 && offsetof(MgCopies, bytes) == 2048 &&
-                   offsetof(MgCopies, first) == 3072 && offsetof(MgCopies, n) == 3584 && sizeof(MgCopies) == 3592,
+                   offsetof(MgCopies, first) == 3072 && offsetof(MgCopies, n) == 3584 &&
+                   sizeof(MgCopies) == 3592,
                "as the kernel's text has it");
 
 static const char copies_text[] = ".version 8.0\n.target sm_80\n.address_size 64\n"

@@ -84,6 +84,11 @@ uint64_t mg_cuda_settings(void) {
   return all;
 }
 
+bool mg_cuda_tf32(void) {
+  enum { CUDA = 1, MATMUL = 3, TF32 = 2 };
+  return !mg_cuda_graphs_missing() && graph_precision(graph_context(), CUDA, MATMUL) == TF32;
+}
+
 bool mg_cuda_capturing(void *stream) {
   int status = 1;
   return graph_fn.capturing(stream, &status) || status;

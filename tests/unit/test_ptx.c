@@ -1,5 +1,6 @@
 /* PTX: every row of scalar_ops.def over every type, conversions, and fused kernels, assembled by ptxas for
  * three architectures.  Skipped where ptxas is not installed. */
+#include "cuda/device_attention.h"
 #include "cuda/device.h"
 #include "kernel_run.h"
 #include "ptx_cases.h"
@@ -141,6 +142,15 @@ int main(void) {
   test_cases();
   mg_sb_puts(&text, strchr(strstr(mg_cuda_copies_text(), "size"), '\n')); /* without the prologue */
   assemble("copies");
+  for (int dim = 16; dim <= 128; dim *= 2)
+    for (int causal = 0; causal < 2; causal++) {
+      AttentionShape s = mg_attention_shape(dim, causal);
+      MgStrbuf all = {0};
+      mg_attention_text(&all, &s);
+      mg_sb_puts(&text, strchr(strstr(mg_sb_text(&all), "size"), '\n'));
+      assemble("attention");
+      mg_sb_free(&all);
+    }
   for (int ty = 0; ty < TY__COUNT; ty++) test_type(ty);
   printf("%d kernels refused (functions without a device form)\n", refused);
   return test_done();

@@ -5,6 +5,7 @@
  * operators as C++ does where it can (runtime/process/cxxcall); what throws there is called again in the
  * first way, which gives Python's exception. */
 #include "entry/launch/op_call.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "driver/compile.h"
@@ -15,6 +16,7 @@
 #include "host/torch/tensor_wrap.h"
 #include "host/torch/torch_state.h"
 #include "ir/infer/graph_at.h"
+#include "runtime/plan/gpu_attention.h"
 #include "runtime/process/cxxcall.h"
 #include "runtime/process/torch_abi.h"
 
@@ -38,6 +40,7 @@ struct MgNodeCall {
   bool symbolic;  /* sizes are computed in every run */
   bool grad;      /* a plan runs it with grad mode on, although autograd is not asked */
   MgCxxCall *cxx; /* the same call without Python, or NULL; only plans use it */
+  MgGpuAttention *attention; /* what a kernel of ours may do in its place, or NULL */
 };
 
 /* ---- building ---- */
@@ -115,6 +118,7 @@ void mg_nodecall_free(MgNodeCall *c) {
   if (!c) return;
   for (int i = 0; c->arg && i < c->narg; i++) nodecall_arg_free(&c->arg[i]);
   mg_cxxcall_free(c->cxx);
+  free(c->attention);
   free(c->arg);
   free(c->copy);
   Py_XDECREF(c->kwnames);
@@ -335,6 +339,21 @@ typedef struct CallTable {
   PyObject *objs; /* borrowed, while compiling */
 } CallTable;
 
+/* NULL: another op, or one with dropout. */
+static MgGpuAttention *nodecall_attention(const MgGraph *g, const MgNode *n) {
+  if (n->op->code != TOP__scaled_dot_product_efficient_attention || n->nout != 4) return NULL;
+  const MgArg *dropout = mg_node_arg(n, "dropout_p"), *scale = mg_node_arg(n, "scale");
+  if (dropout->tag != MA_float || dropout->u.f != 0) return NULL;
+  if (scale->tag != MA_none && (scale->tag != MA_float || !isfinite(scale->u.f) || scale->u.f == 0))
+    return NULL;
+  MgGpuAttention *a = mg_calloc(1, sizeof *a);
+  if (!a) return NULL;
+  a->lse = mg_node_flag(n, "compute_log_sumexp");
+  a->causal = mg_node_flag(n, "is_causal");
+  a->scale = scale->tag == MA_float ? scale->u.f : 0;
+  return a;
+}
+
 static MgRc calltable_add(void *self, MgGraph *g, NodeRef n, uint32_t *id) {
   CallTable *t = self;
   if (t->n == t->cap) {
@@ -351,6 +370,7 @@ static MgRc calltable_add(void *self, MgGraph *g, NodeRef n, uint32_t *id) {
     c = (MgNodeCall *)PyErr_NoMemory();
   }
   if (c && !c->grad) c->cxx = nodecall_cxx(g, mg_node(g, n));
+  if (c && !c->grad) c->attention = nodecall_attention(g, mg_node(g, n));
   PyGILState_Release(gil);
   if (!c) return mg_fail(g->c, MG_PYERR, "%s cannot be called from a plan", mg_node(g, n)->op->full);
   *id = t->n;
@@ -412,10 +432,12 @@ static int calltable_run(const MgNodeCall *c, MgTensor *const *in, int nin, MgTe
 
 static int calltable_call(void *self, uint32_t id, MgTensor *const *in, int nin, MgTensor **out, int nout) {
   const MgNodeCall *c = ((CallTable *)self)->call[id];
-  if (c->cxx && nin == c->nin && nout == c->nout && mg_cxxcall_run(c->cxx, in, out)) return 0;
+  bool fits = nin == c->nin && nout == c->nout;
+  if (c->attention && fits && mg_gpu_attention_run(c->attention, in, out)) return 0;
+  if (c->cxx && fits && mg_cxxcall_run(c->cxx, in, out)) return 0;
   PyGILState_STATE gil = PyGILState_Ensure();
   int rc = -1;
-  if (nin != c->nin || nout != c->nout)
+  if (!fits)
     PyErr_SetString(PyExc_SystemError,
                     "magneto: a plan calls an op with another number of tensors than recorded");
   else rc = calltable_run(c, in, nin, out, nout);
