@@ -26,7 +26,7 @@ AttentionShape mg_attention_shape(int dim, bool causal) {
 }
 
 static void att_declare(MgStrbuf *b, const Att *a) {
-  static const char *const number[] = {"qb", "qh", "qs", "kb", "kh", "ks", "vb", "vh", "vs",
+  static const char *const number[] = {"qb", "qh", "qs", "kb",    "kh", "ks", "vb",   "vh",    "vs",
                                        "ob", "oh", "os", "heads", "nq", "nk", "nlse", "nblock"};
   PUT(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry mg_attention(");
   for (const char *p = "qkvol"; *p; p++) PUT(".param .u64 %c, ", *p);
@@ -45,8 +45,8 @@ static void att_declare(MgStrbuf *b, const Att *a) {
 static void att_base(MgStrbuf *b, int d, const char *base) {
   PUT("  ld.param.u64 %%d%d, [%s];\n", d, base);
   for (int i = 0; i < 2; i++)
-    PUT("  ld.param.u32 %%r0, [%s%c];\n  mul.wide.u32 %%d0, %%r0, %%r%d;\n  add.u64 %%d%d, %%d%d, %%d0;\n", base,
-        i ? 'h' : 'b', i ? 12 : 11, d, d);
+    PUT("  ld.param.u32 %%r0, [%s%c];\n  mul.wide.u32 %%d0, %%r0, %%r%d;\n  add.u64 %%d%d, %%d%d, %%d0;\n",
+        base, i ? 'h' : 'b', i ? 12 : 11, d, d);
 }
 
 /* r1 lane/4, r2 lane%4, r3 first query of the block, r4 that of the thread, r5 queries, r6 keys, r10 batch *
@@ -115,8 +115,8 @@ static void att_load(MgStrbuf *b, const Att *a) {
 }
 
 static void att_mma(MgStrbuf *b, char c, int to, char l, int left) {
-  PUT("  mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%%%c%d, %%%c%d, %%%c%d, %%%c%d}, ", c, to, c, to + 1,
-      c, to + 2, c, to + 3);
+  PUT("  mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%%%c%d, %%%c%d, %%%c%d, %%%c%d}, ", c, to, c,
+      to + 1, c, to + 2, c, to + 3);
   PUT("{%%%c%d, %%%c%d, %%%c%d, %%%c%d}, {%%b0, %%b1}, ", l, left, l, left + 1, l, left + 2, l, left + 3);
   PUT("{%%%c%d, %%%c%d, %%%c%d, %%%c%d};\n", c, to, c, to + 1, c, to + 2, c, to + 3);
 }
@@ -192,7 +192,8 @@ static void att_begin(MgStrbuf *b, const Att *a) {
   PUT("  mov.u32 %%r7, %%r6;\n");
   if (a->s.causal) PUT("  add.u32 %%r24, %%r3, %d;\n  min.u32 %%r7, %%r7, %%r24;\n", ATTENTION_ROWS);
   for (int row = 0; row < a->s.tiles * 2; row++) {
-    PUT("  mov.f32 %%m%d, 0fff800000;\n  mov.f32 %%l%d, 0f00000000;\n  mov.u32 %%e%d, %%r6;\n", row, row, row);
+    PUT("  mov.f32 %%m%d, 0fff800000;\n  mov.f32 %%l%d, 0f00000000;\n  mov.u32 %%e%d, %%r6;\n", row, row,
+        row);
     if (a->s.causal)
       PUT("  add.u32 %%r24, %%r4, %d;\n  min.u32 %%e%d, %%e%d, %%r24;\n", row * 8 + 1, row, row);
   }
@@ -228,7 +229,8 @@ static void att_end_row(MgStrbuf *b, const Att *a, int row) {
   PUT("  rcp.rn.f32 %%x2, %%x0;\n  lg2.approx.f32 %%x3, %%x0;\n  add.f32 %%x3, %%x3, %%m%d;\n", row);
   PUT("  mul.f32 %%x3, %%x3, 0f3f317218;\n"); /* ln 2 */
   PUT("  add.u32 %%r24, %%r4, %d;\n  setp.lt.u32 %%p1, %%r24, %%r5;\n", row * 8);
-  PUT("  mad.wide.u32 %%d5, %%r24, %%r23, %%d4;\n  mul.wide.u32 %%d0, %%r2, 8;\n  add.u64 %%d5, %%d5, %%d0;\n");
+  PUT("  mad.wide.u32 %%d5, %%r24, %%r23, %%d4;\n  mul.wide.u32 %%d0, %%r2, 8;\n  add.u64 %%d5, %%d5, "
+      "%%d0;\n");
   for (int i = 0; i < a->steps; i++) {
     PUT("  mul.f32 %%x4, %%o%d, %%x2;\n  mul.f32 %%x5, %%o%d, %%x2;\n", o + i * 4, o + i * 4 + 1);
     PUT("  @%%p1 st.global.v2.f32 [%%d5+%d], {%%x4, %%x5};\n", i * 32);

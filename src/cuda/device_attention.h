@@ -8,7 +8,8 @@
 
 typedef struct MgAttention {
   uint64_t q, k, v, out, lse; /* device addresses; lse: the logarithms of the sums, or 0 */
-  int64_t batch, heads, queries, keys, dim, lse_len; /* lse_len: of a row, at least queries; beyond: infinity */
+  int64_t batch, heads, queries, keys, dim,
+      lse_len; /* lse_len: of a row, at least queries; beyond: infinity */
   int64_t q_stride[3], k_stride[3], v_stride[3], out_stride[3]; /* bytes by batch, head, row */
   float scale;
   bool causal; /* query i sees keys 0 to i */

@@ -131,6 +131,7 @@ int mg_gradpart_wanted(MgAutograd *a, PyObject *const *in, MgGradParts **parts) 
   MgPlanInfo info;
   mg_plan_info(a->bwd, &info);
   if (info.nwritten) return 0; /* versions count once the run is over, which nobody promises */
+  if (info.graphs) return 0;   /* one launch for all is worth more than reductions beside the rest */
   MgGradParts *p = (MgGradParts *)a->parts;
   if (!p || p->limit != limit) {
     if (!(p = gradpart_new(a, in, limit))) return -1;

@@ -7,6 +7,7 @@
 #include "record/dispatch/dispatch.h"
 #include <stdlib.h>
 #include <string.h>
+#include "entry/guard/guard_add.h"
 #include "entry/launch/config.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
@@ -82,6 +83,20 @@ static int dispatch_size(PyObject *o, MgArg *out) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
+/* "cuda" means the current device, and which one that is may be told by its number already. */
+static int dispatch_device(MgRec *r, const MgArg *a) {
+  if (a->tag != MA_device || a->u.code != DEV_cuda || r->device_asked) return 0;
+  r->device_asked = true;
+  PyObject *m = mg_import("torch._C"), *f = m ? PyObject_GetAttrString(m, "_cuda_getDevice") : NULL;
+  PyObject *index = f ? PyObject_CallNoArgs(f) : NULL;
+  if (index) mg_guard_pinned(r->guards, GK_answer, f, index);
+  else if (m && !f) mg_clear_if(PyExc_AttributeError); /* a torch without CUDA */
+  Py_XDECREF(m);
+  Py_XDECREF(f);
+  Py_XDECREF(index);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
 /* One argument as torch passes it.  -1 with an exception or break. */
 static int dispatch_arg(MgCapture *cap, PyObject *o, int kind, MgArg *out) {
   if (mg_standin_is(o)) {
@@ -94,7 +109,7 @@ static int dispatch_arg(MgCapture *cap, PyObject *o, int kind, MgArg *out) {
   }
   if (PyList_CheckExact(o) || PyTuple_Check(o)) return dispatch_list(cap, o, kind, out);
   int done = mg_torchobj_to_arg(cap->rec->g, o, kind, out);
-  if (done) return done < 0 ? -1 : 0;
+  if (done) return done < 0 ? -1 : dispatch_device(cap->rec, out);
   if (PyLong_Check(o))
     return mg_rec_break(BK_argument, "an int of more than 64 bits"),
            -1; /* torch makes it a uint64 where it fits */

@@ -1,5 +1,5 @@
-/* See the header.  In: PyTorch's tensors.  Out: new ones of the geometry that PyTorch's kernel gives, and queued
- * work on its current stream. */
+/* See the header.  In: PyTorch's tensors.  Out: new ones of the geometry that PyTorch's kernel gives, and
+ * queued work on its current stream. */
 #include "runtime/plan/gpu_attention.h"
 #include <math.h>
 #include "cuda/device_attention.h"
@@ -31,7 +31,8 @@ static bool gpu_operand(MgTensor *t, int32_t device, Operand *o) {
   return stride[3] == 1;
 }
 
-static MgTensor *gpu_new(int ndim, const int64_t *size, const int64_t *stride, int32_t dtype, int32_t device) {
+static MgTensor *gpu_new(int ndim, const int64_t *size, const int64_t *stride, int32_t dtype,
+                         int32_t device) {
   MgTensor *t = NULL;
   return mg_abi.aoti_torch_empty_strided(ndim, size, stride, dtype, GPU_CUDA, device, &t) ? NULL : t;
 }
@@ -54,8 +55,15 @@ static bool gpu_results(const MgGpuAttention *c, const Operand *q, int32_t devic
 static bool gpu_launch(const MgGpuAttention *c, const Operand o[3], int32_t device, MgTensor **out) {
   void *result = NULL, *lse = NULL;
   int64_t h = o[0].size[1], n = o[0].size[2], d = o[0].size[3], row = d * (int64_t)sizeof(float);
-  MgAttention a = {.q = o[0].at, .k = o[1].at, .v = o[2].at, .batch = o[0].size[0], .heads = h, .queries = n,
-                   .keys = o[1].size[2], .dim = d, .out_stride = {n * h * row, row, h * row},
+  MgAttention a = {.q = o[0].at,
+                   .k = o[1].at,
+                   .v = o[2].at,
+                   .batch = o[0].size[0],
+                   .heads = h,
+                   .queries = n,
+                   .keys = o[1].size[2],
+                   .dim = d,
+                   .out_stride = {n * h * row, row, h * row},
                    .causal = c->causal};
   a.scale = (float)(c->scale != 0 ? c->scale : 1 / sqrt((double)d));
   for (int i = 0; i < 3; i++) {

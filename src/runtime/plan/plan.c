@@ -738,6 +738,7 @@ void mg_plan_info(const MgPlan *p, MgPlanInfo *out) {
                       .nextern = (int)(p->nengine + p->nhost),
                       .nstep = (int)p->s.nstep,
                       .nhost = (int)p->nhost,
+                      .graphs = mg_plan_graph_possible(p),
                       .arena_bytes = p->s.arena,
                       .bytes_moved = p->s.bytes_moved,
                       .written = p->s.written,

@@ -50,7 +50,8 @@ void mg_plan_free(MgPlan *p);
 void mg_plan_trim(MgPlan *p); /* gives back the memory of idle runs */
 typedef struct MgPlanInfo {
   int ninput, noutput, nkernel, nextern, nstep;
-  int nhost; /* extern steps that go through MgHost (need the GIL) */
+  int nhost;   /* extern steps that go through MgHost (need the GIL) */
+  bool graphs; /* on a GPU: whole runs may become CUDA graphs */
   uint64_t arena_bytes;
   uint64_t bytes_moved;    /* memory the kernels touch in one run: long runs are worth releasing the GIL */
   const uint32_t *written; /* inputs whose memory is overwritten (the caller bumps their version counters) */

@@ -19,7 +19,7 @@ void mg_plan_graph_stats(MgGraphStats *out) {
   *out = (MgGraphStats){graph_captures, graph_replays, graph_failed};
 }
 
-static bool graph_possible(const MgPlan *p) {
+bool mg_plan_graph_possible(const MgPlan *p) {
   static atomic_bool told;
   const char *missing = mg_cuda_graphs_missing();
   if (missing && !atomic_exchange(&told, true))
@@ -357,7 +357,7 @@ bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
   *rc = MG_OK;
-  if (!graph_possible(p) || (r->captures >= MG_TUNE_GRAPH_CAPTURES && !r->graph)) return false;
+  if (!mg_plan_graph_possible(p) || (r->captures >= MG_TUNE_GRAPH_CAPTURES && !r->graph)) return false;
   void *stream = mg_cuda_stream(p->s.device);
   if (mg_cuda_capturing(stream)) return false;
   if (r->graph && (r->graph->stream != stream || r->graph->settings != mg_cuda_settings())) return false;

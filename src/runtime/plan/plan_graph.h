@@ -38,6 +38,7 @@ typedef struct PlanSteps { /* how a graph has plan.c do its parts */
   MgRc (*host_steps)(void *call); /* those on the CPU alone */
   MgRc (*bind)(void *call);       /* the addresses of inputs and new outputs alone */
 } PlanSteps;
+bool mg_plan_graph_possible(const MgPlan *p);
 /* Runs the whole plan by a graph; false: it has to go step by step, and nothing has been done. */
 bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc);
 void mg_plan_graph_done(const MgPlan *p, PlanRun *r); /* outputs have been made */
