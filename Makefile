@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 BUILD ?= build
 MESON := PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/meson
-export PYTHONPATH := $(CURDIR)/python:$(CURDIR)
+export PYTHONPATH := $(CURDIR)/python:$(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
 SOURCES := src/base src/ir src/middle src/back src/ptx src/cuda src/runtime src/driver src/host src/entry src/record src/frame src/api tests/unit
 TESTS ?= tests
 WORKERS ?= 2
@@ -61,6 +61,9 @@ levels: build ## the tests of numbers at the vector levels below this machine's
 	@if grep -q avx512vl /proc/cpuinfo; then $(AT_V3) MAGNETO_STRICT=1 $(PY) -m pytest -q -n $(WORKERS) --timeout=600 $(NUMERICAL); fi
 quick: build ## the front-end and back-end tests without models
 	@MAGNETO_STRICT=1 MALLOC_PERTURB_=165 $(PY) -m pytest -q -n $(WORKERS) --timeout=300 tests -m "not model"
+test-gpu: ## the tests of CUDA, on this machine's GPU (PY=python3: with a torch that has CUDA, and magneto importable)
+	@$(PY) -c 'import torch, magneto; assert torch.cuda.is_available(), "torch finds no GPU"'
+	@MAGNETO_STRICT=1 $(PY) -m pytest -q -n $(WORKERS) --timeout=600 tests/cuda
 test-integrations: build ## frameworks and libraries that compile with magneto by name, in .venv-integrations
 	@test -x .venv-integrations/bin/python || $(PY) -m venv .venv-integrations
 	@$(PY) -c 'import site; print(*site.getsitepackages())' > $$(echo .venv-integrations/lib/python3*/site-packages)/venv.pth

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cuda/device.h"
 #include "driver/kernels.h"
+#include "driver/label.h"
 #include "ptx/ptx.h"
 #include "runtime/code/disk_cache.h"
 #include "runtime/plan/plan_spec.h"
@@ -19,7 +20,10 @@ typedef struct GpuNew { /* a kernel that is not loaded yet */
   MgKey key;
   char *text;
   void *fn;
+  char ops[MG_LABEL_IDENTIFIER]; /* of its name */
 } GpuNew;
+
+enum { GPU_NAME_CHARS = sizeof GPU_NAME + MG_LABEL_IDENTIFIER };
 
 struct MgGpuTexts {
   MgSched *s;
@@ -172,10 +176,15 @@ MgRc mg_gpu_texts(MgSched *s, const MgFused *f, int device, MgGpuTexts **out) {
 
 static void gpu_drop_module(void *m) { mg_cuda_unload(m); }
 
-static void gpu_rename(MgStrbuf *to, const char *text, uint32_t number) {
-  char name[sizeof GPU_NAME];
-  const char *at = strstr(text, GPU_NAME);
-  snprintf(name, sizeof name, MG_KERNEL_NAME, number);
+/* What profilers show: the number in its module, and what it does. */
+static void gpu_name(const GpuNew *k, uint32_t number, char name[GPU_NAME_CHARS]) {
+  snprintf(name, GPU_NAME_CHARS, MG_KERNEL_NAME "_%s", number, *k->ops ? k->ops : "kernel");
+}
+
+static void gpu_rename(MgStrbuf *to, const GpuNew *k, uint32_t number) {
+  char name[GPU_NAME_CHARS];
+  const char *text = k->text, *at = strstr(text, GPU_NAME);
+  gpu_name(k, number, name);
   mg_sb_write(to, text, (size_t)(at - text));
   mg_sb_puts(to, name);
   mg_sb_puts(to, at + sizeof GPU_NAME - 1);
@@ -194,8 +203,8 @@ static MgRc gpu_load(MgGpuTexts *t, const MgCubin *code, MgKey file, uint32_t fi
   if (!held) return mg_cuda_unload(m), mg_fail(c, MG_NOMEM, "out of memory");
   MgRc rc = MG_OK;
   for (uint32_t i = 0; i < n; i++) {
-    char name[sizeof GPU_NAME];
-    snprintf(name, sizeof name, MG_KERNEL_NAME, i);
+    char name[GPU_NAME_CHARS];
+    gpu_name(&t->todo[first + i], i, name);
     t->todo[first + i].fn = fn[i] = mg_cuda_function(m, name);
     key[i] = t->todo[first + i].key;
     place[i] = (MgKcPlace){file, i};
@@ -222,7 +231,7 @@ static MgRc gpu_compile(MgGpuTexts *t, unsigned nthread, MgKernelSet *out) {
     mg_sb_printf(&sb, "// sm_%d\n", mg_cuda_capability(t->device));
     mg_ptx_prologue(&sb);
     for (uint32_t k = i * GPU_MODULE; k < t->ntodo && k < (i + 1) * GPU_MODULE; k++)
-      gpu_rename(&sb, t->todo[k].text, k - i * GPU_MODULE);
+      gpu_rename(&sb, &t->todo[k], k - i * GPU_MODULE);
     char *all = mg_sb_ok(&sb) ? mg_ctx_strdup(c, mg_sb_text(&sb)) : NULL;
     file[i] = mg_artifact_key(mg_sb_text(&sb), sb.len);
     mg_sb_free(&sb);
@@ -298,8 +307,10 @@ MgRc mg_gpu_build(MgGpuTexts *t, unsigned nthread, MgKernelSet *out) {
       continue;
     }
     while (k < t->ntodo && !mg_key_same(t->todo[k].key, t->key[i])) k++;
-    if (k == t->ntodo) t->todo[t->ntodo++] = (GpuNew){.key = t->key[i], .text = t->text[i]};
     of[i] = k + 1;
+    if (k < t->ntodo) continue;
+    t->todo[t->ntodo] = (GpuNew){.key = t->key[i], .text = t->text[i]};
+    mg_label_identifier(t->s->g, t->f->step[i].u.kernel, t->todo[t->ntodo++].ops);
   }
   out->ncompiled = t->ntodo;
   MgRc rc = t->ntodo ? gpu_compile(t, nthread, out) : MG_OK;

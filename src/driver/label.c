@@ -3,6 +3,7 @@
  * are of.
  * A kernel of many ops is named by the first few. */
 #include "driver/label.h"
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include "back/kernel/loop_nest.h"
@@ -66,6 +67,22 @@ static void label_places(const MgGraph *g, const NodeRef *node, uint32_t n, char
   else if (first->line != last->line)
     snprintf(text, LABEL_PLACE_CHARS, " (%s:%u-%u)", first->file, first->line, last->line);
   else snprintf(text, LABEL_PLACE_CHARS, " (%s:%u)", first->file, first->line);
+}
+
+void mg_label_identifier(const MgGraph *g, const MgKernel *k, char out[MG_LABEL_IDENTIFIER]) {
+  NodeRef node[MG_LABEL_NODES];
+  uint32_t n = mg_label_nodes(k, node, MG_LABEL_NODES);
+  size_t at = 0;
+  *out = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    const char *op = label_op(mg_node(g, node[i])->op);
+    size_t len = strlen(op);
+    if (label_names(g, node, i, op)) continue;
+    if (at + len + 2 > MG_LABEL_IDENTIFIER) break;
+    if (at) out[at++] = '_';
+    for (const char *c = op; *c; c++) out[at++] = (char)(isalnum((unsigned char)*c) ? *c : '_');
+    out[at] = 0;
+  }
 }
 
 const char *mg_label_text(const MgGraph *g, const NodeRef *node, uint32_t n) {

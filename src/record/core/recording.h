@@ -92,6 +92,7 @@ typedef struct MgRec {
   const MgSlots *slots; /* of the outermost frame: its own values before and after the recording */
   bool want_fx;         /* a torch-level FX graph is wanted (custom backend, explain) */
   bool device_asked;    /* which CUDA device is current is guarded */
+  int device;           /* that one; -1: none */
   PyObject *settings;   /* switches of torch that the recording has set (torch_switches.c), or NULL */
   PyObject *entered;    /* list of inference modes and devices that it has entered, innermost last; or NULL */
   int dual_levels;      /* levels of forward-mode differentiation that it has entered */

@@ -83,17 +83,28 @@ static int dispatch_size(PyObject *o, MgArg *out) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
-/* "cuda" means the current device, and which one that is may be told by its number already. */
-static int dispatch_device(MgRec *r, const MgArg *a) {
-  if (a->tag != MA_device || a->u.code != DEV_cuda || r->device_asked) return 0;
+/* The current CUDA device, guarded; -1 with an exception, or where there is none. */
+static int dispatch_current_device(MgRec *r) {
+  if (r->device_asked) return r->device;
   r->device_asked = true;
+  r->device = -1;
   PyObject *m = mg_import("torch._C"), *f = m ? PyObject_GetAttrString(m, "_cuda_getDevice") : NULL;
   PyObject *index = f ? PyObject_CallNoArgs(f) : NULL;
-  if (index) mg_guard_pinned(r->guards, GK_answer, f, index);
-  else if (m && !f) mg_clear_if(PyExc_AttributeError); /* a torch without CUDA */
+  if (index) {
+    r->device = (int)PyLong_AsLong(index);
+    mg_guard_pinned(r->guards, GK_answer, f, index);
+  } else if (m && !f) mg_clear_if(PyExc_AttributeError); /* a torch without CUDA */
   Py_XDECREF(m);
   Py_XDECREF(f);
   Py_XDECREF(index);
+  return r->device;
+}
+
+/* "cuda" means the current device; so may a number that C++ has put into the call. */
+static int dispatch_device(MgRec *r, MgArg *a) {
+  if (a->tag != MA_device || a->u.code != DEV_cuda) return 0;
+  int now = dispatch_current_device(r);
+  if (a->dev_index < 0) a->dev_index = (int8_t)now;
   return PyErr_Occurred() ? -1 : 0;
 }
 
