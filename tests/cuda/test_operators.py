@@ -6,6 +6,7 @@ import pytest
 import torch
 
 os.environ["TEST_DEVICE"] = "cuda"  # of the samples
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # before torch.testing sets its own
 
 from tests.ops import sweep
 
@@ -25,14 +26,8 @@ DIFFERENT = {
 
 
 @pytest.fixture(autouse=True)
-def exact(monkeypatch):
-    """Products of float32 without TF32, and small graphs compiled at once."""
+def compiled_at_once(monkeypatch):
     monkeypatch.setenv("MAGNETO_TRIALS", "0")
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cudnn.allow_tf32 = (
-        True  # torch's defaults; reading them is an error after a mode of the new kind
-    )
 
 
 @pytest.mark.parametrize("kind", ["forward", "gradient"])
