@@ -82,11 +82,12 @@ lint-tools:
 format: lint-tools ## format C and Python
 	@git ls-files '*.c' '*.h' | xargs .venv-lint/bin/clang-format -i
 	@.venv-lint/bin/ruff format --quiet .
-lint: lint-tools setup ## is everything formatted, and do ruff and mypy find nothing in Python?
+lint: lint-tools setup ## is everything formatted, do ruff and mypy find nothing in Python, are arguments of ops named?
 	@git ls-files '*.c' '*.h' | xargs .venv-lint/bin/clang-format --dry-run -Werror
 	@.venv-lint/bin/ruff format --check --quiet .
 	@.venv-lint/bin/ruff check --quiet .
 	@.venv-lint/bin/mypy --python-executable $(PY) --no-error-summary
+	@python3 tools/check_arguments.py
 check: lint layers comments docs-check unit ## what to run before a commit: lint, layers, documents, C tests, quick tests (4 minutes)
 	@MAGNETO_STRICT=1 MALLOC_PERTURB_=165 $(PY) -m pytest -q -n $(WORKERS) --timeout=300 $(CHECK_TESTS)
 layers: ## includes go downward; files stay short

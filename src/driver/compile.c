@@ -90,11 +90,12 @@ static void compile_spoil(const Compile *k, CompilePass p) {
   if (compile_wrong != (int)p) return;
   for (NodeRef n = 1; n < k->g->nnode; n++) {
     MgNode *node = mg_node(k->g, n);
-    if (node->dead || node->op->code != TOP_sub_Tensor || node->arg[1].tag != MA_val) continue;
+    if (node->dead || node->op->code != TOP_sub_Tensor) continue;
+    MgArg *self = mg_node_arg(node, "self"), *other = mg_node_arg(node, "other"), first = *self;
+    if (other->tag != MA_val) continue;
     if (compile_crash) abort();
-    MgArg first = node->arg[0];
-    node->arg[0] = node->arg[1];
-    node->arg[1] = first;
+    *self = *other;
+    *other = first;
     return;
   }
 }

@@ -76,7 +76,10 @@ static bool gpu_does_double(const MgNode *n) {
   case TOP_neg:
   case TOP_sqrt:
   case TOP_reciprocal: return true;
-  case TOP_pow_Tensor_Scalar: return n->arg[1].tag == MA_float && n->arg[1].u.f == 0.5; /* a root */
+  case TOP_pow_Tensor_Scalar: { /* a root */
+    const MgArg *exponent = mg_node_arg(n, "exponent");
+    return exponent->tag == MA_float && exponent->u.f == 0.5;
+  }
   default: return false;
   }
 }

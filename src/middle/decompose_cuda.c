@@ -111,6 +111,6 @@ MgRc mg_dec_cuda_convolution(MgRewrite *rw) {
   if (m->device != DEV_cuda || m->ndim != 4 || m->def || mg_sym_is(g->x, m->stride[1], 1)) return MG_UNSUP;
   ValRef turned = mg_dec(rw, TOP_clone, V(x), mg_arg_code(MA_memory_format, MF_channels_last));
   if (!turned) return g->c->rc;
-  rw->n.arg[0] = V(turned);
+  *mg_node_arg(&rw->n, "input") = V(turned);
   return mg_graph_keep(rw);
 }

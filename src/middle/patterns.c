@@ -105,6 +105,8 @@ static bool pat_number(const Pat *p, const MgArg *a, double *v) {
   return false;
 }
 
+static bool pat_is_tensor(const MgNode *n, const char *name) { return mg_node_arg(n, name)->tag == MA_val; }
+
 static bool pat_is(const Pat *p, const MgArg *a, double want) {
   double v;
   return pat_number(p, a, &v) && v == want;
@@ -234,20 +236,20 @@ static bool pat_both_expanded(const Pat *p, ValRef a, ValRef b, int nbatch) {
 static MgRc pat_matmul(Pat *p, MgNode *n) {
   uint16_t code = n->op->code;
   bool adds = code == TOP_addmm || code == TOP_baddbmm;
-  MgArg *a = n->arg, *x = &a[adds ? 1 : 0]; /* the two factors; before them what is added */
+  MgArg *self = n->arg, *x = self + adds; /* the two factors; before them what is added */
   if (x[0].tag != MA_val || x[1].tag != MA_val || !pat_takes(p, n->out[0], 0)) return MG_OK;
   if (mg_dense_is_thin(p->g, x[0].u.val, x[1].u.val)) return MG_OK;
   int nbatch = mg_val(p->g, n->out[0])->ndim - 2;
   if (!pat_takes(p, x[0].u.val, nbatch) || !pat_takes(p, x[1].u.val, nbatch)) return MG_OK;
   if (pat_both_expanded(p, x[0].u.val, x[1].u.val, nbatch)) return MG_OK;
-  if (adds && (!pat_takes_arg(p, &a[0], 8) || !pat_is(p, mg_node_arg(n, "beta"), 1) ||
+  if (adds && (!pat_takes_arg(p, self, 8) || !pat_is(p, mg_node_arg(n, "beta"), 1) ||
                !pat_is(p, mg_node_arg(n, "alpha"), 1)))
     return MG_OK;
   const MgVal *out = mg_val(p->g, n->out[0]);
   if (out->dtype != mg_val(p->g, x[0].u.val)->dtype || out->dtype != mg_val(p->g, x[1].u.val)->dtype)
     return MG_OK;
   /* the library reads the innermost dimension of what it adds as dense, whatever its stride says */
-  const MgVal *add = adds && a[0].tag == MA_val ? mg_val(p->g, a[0].u.val) : NULL;
+  const MgVal *add = adds && self->tag == MA_val ? mg_val(p->g, self->u.val) : NULL;
   if (add && add->ndim && !mg_sym_is(p->g->x, add->size[add->ndim - 1], 1) &&
       !mg_sym_is(p->g->x, add->stride[add->ndim - 1], 1))
     return MG_OK;
@@ -255,7 +257,7 @@ static MgRc pat_matmul(Pat *p, MgNode *n) {
   TRYP(m);
   m[MM_x] = x[0], m[MM_w] = x[1];
   if (adds) /* the library's bias broadcasts along rows only; anything else is added as a residual */
-    m[pat_vector(p, &a[0], out->size[out->ndim - 1], n->out[0]) ? MM_bias : MM_residual] = a[0];
+    m[pat_vector(p, self, out->size[out->ndim - 1], n->out[0]) ? MM_bias : MM_residual] = *self;
   m[MM_act] = (MgArg){.tag = MA_str, .u.str = ""};
   m[MM_act_a] = m[MM_act_b] = mg_arg_float(0);
   pat_become(p, n, TOP_mg_matmul, m);
@@ -314,16 +316,17 @@ static MgRc pat_add_rows(Pat *p, MgNode *n, bool *done) {
 
 /* A residual after a convolution, or a bias after a matrix product. */
 static MgRc pat_add(Pat *p, MgNode *n) {
-  MgArg *a = n->arg;
+  MgArg *a = n->arg; /* self and other: either may be the one with a producer */
   bool done = false;
-  if (a[0].tag != MA_val || a[1].tag != MA_val || !pat_is(p, mg_node_arg(n, "alpha"), 1)) return MG_OK;
+  if (!pat_is_tensor(n, "self") || !pat_is_tensor(n, "other") || !pat_is(p, mg_node_arg(n, "alpha"), 1))
+    return MG_OK;
   TRY(pat_add_rows(p, n, &done));
   if (done) return MG_OK;
   for (int i = 0; i < 2; i++) {
     MgArg *other = &a[1 - i];
     Producer pr = pat_producer(p, &a[i]);
     if (!pr.n || pr.n->arg[pr.residual].tag == MA_val || !pat_takes_arg(p, other, 0)) continue;
-    if (a[0].u.val == a[1].u.val || !pat_same_size(p, a[i].u.val, n->out[0])) continue;
+    if (a[i].u.val == other->u.val || !pat_same_size(p, a[i].u.val, n->out[0])) continue;
     if (pr.n->op->code == TOP_mg_conv) {
       if (pr.reshaped || !pat_same_size(p, other->u.val, n->out[0])) continue;
       pr.n->arg[CV_residual] = *other;
@@ -348,24 +351,24 @@ static MgRc pat_add(Pat *p, MgNode *n) {
   return MG_OK;
 }
 
-/* Elementwise functions the engines can apply.  a, b: positions of the arguments that
- * are its parameters, or 0. */
+/* Elementwise functions the engines can apply.  a, b: names of the arguments that
+ * are its parameters, or NULL. */
 static const struct PatAct {
   uint16_t code;
   const char *name;
-  uint8_t a, b;
+  const char *a, *b;
 } pat_acts[] = {
-    {TOP_relu, "relu", 0, 0},
-    {TOP_relu6, "clip", 0, 0},
-    {TOP_hardtanh, "clip", 1, 2},
-    {TOP_gelu, "gelu", 0, 0},
-    {TOP_silu, "silu", 0, 0},
-    {TOP_sigmoid, "sigmoid", 0, 0},
-    {TOP_tanh, "tanh", 0, 0},
-    {TOP_hardswish, "hardswish", 0, 0},
-    {TOP_hardsigmoid, "hardsigmoid", 0, 0},
-    {TOP_leaky_relu, "leaky_relu", 1, 0},
-    {TOP_mish, "mish", 0, 0},
+    {TOP_relu, "relu"},
+    {TOP_relu6, "clip"},
+    {TOP_hardtanh, "clip", "min_val", "max_val"},
+    {TOP_gelu, "gelu"},
+    {TOP_silu, "silu"},
+    {TOP_sigmoid, "sigmoid"},
+    {TOP_tanh, "tanh"},
+    {TOP_hardswish, "hardswish"},
+    {TOP_hardsigmoid, "hardsigmoid"},
+    {TOP_leaky_relu, "leaky_relu", "negative_slope"},
+    {TOP_mish, "mish"},
 };
 
 static const struct PatAct *pat_find_act(uint16_t code) {
@@ -376,20 +379,21 @@ static const struct PatAct *pat_find_act(uint16_t code) {
 
 static MgRc pat_act(Pat *p, MgNode *n) {
   const struct PatAct *f = pat_find_act(n->op->code);
-  MgArg *a = n->arg;
   const char *name = f->name;
   double lo = 0, hi = n->op->code == TOP_relu6 ? 6 : 0;
-  if ((f->a && !pat_number(p, &a[f->a], &lo)) || (f->b && !pat_number(p, &a[f->b], &hi))) return MG_OK;
+  if (f->a && !pat_number(p, mg_node_arg(n, f->a), &lo)) return MG_OK;
+  if (f->b && !pat_number(p, mg_node_arg(n, f->b), &hi)) return MG_OK;
   if (n->op->code == TOP_leaky_relu && lo == 0) return MG_OK; /* the library takes it for a relu: 0 for NaN */
   const MgArg *how = n->op->code == TOP_gelu ? mg_node_arg(n, "approximate") : NULL;
   if (how && how->tag == MA_str && !strcmp(how->u.str, "tanh")) name = "gelu_tanh";
-  Producer pr = pat_producer(p, &a[0]);
-  if (!pr.n || !pat_same_size(p, a[0].u.val, n->out[0])) return MG_OK;
-  if (pr.reshaped && !pat_same_layout(p, a[0].u.val, n->out[0])) return MG_OK;
+  const MgArg *self = mg_node_arg(n, "self");
+  Producer pr = pat_producer(p, self);
+  if (!pr.n || !pat_same_size(p, self->u.val, n->out[0])) return MG_OK;
+  if (pr.reshaped && !pat_same_layout(p, self->u.val, n->out[0])) return MG_OK;
   pr.n->arg[pr.act].u.str = name;
   pr.n->arg[pr.act + 1] = mg_arg_float(lo);
   pr.n->arg[pr.act + 2] = mg_arg_float(hi);
-  if (pr.reshaped) pat_forward(p, n, a[0].u.val);
+  if (pr.reshaped) pat_forward(p, n, self->u.val);
   else pat_take_over(p, n, pr.n);
   return MG_OK;
 }
@@ -419,7 +423,9 @@ static ValRef pat_gelu_input(const Pat *p, const MgNode *n, int half, MgNode *de
   MgNode *h = pat_def(p, &n->arg[half], TOP_mul_Tensor), *one = pat_def_add(p, &n->arg[1 - half]), *th, *in,
          *sum, *cube;
   if (!(x = pat_with(p, h, 0.5)) || !(u = pat_with(p, one, 1)) || !(th = pat_def(p, u, TOP_tanh))) return 0;
-  if (!(in = pat_def(p, &th->arg[0], TOP_mul_Tensor)) || !(u = pat_with(p, in, 0.7978845608028654))) return 0;
+  if (!(in = pat_def(p, mg_node_arg(th, "self"), TOP_mul_Tensor)) ||
+      !(u = pat_with(p, in, 0.7978845608028654)))
+    return 0;
   if (!(sum = pat_def_add(p, u))) return 0;
   for (int i = 0; i < 2; i++) {
     MgNode *scaled = pat_def(p, &sum->arg[1 - i], TOP_mul_Tensor);
@@ -440,13 +446,14 @@ static MgRc pat_mul(Pat *p, MgNode *n) {
   MgNode *dead[8];
   int ndead = 0;
   ValRef x = 0;
-  if (n->arg[0].tag != MA_val || n->arg[1].tag != MA_val) return MG_OK;
+  if (!pat_is_tensor(n, "self") || !pat_is_tensor(n, "other")) return MG_OK;
   for (int half = 0; half < 2 && !x; half++) x = pat_gelu_input(p, n, half, dead, &ndead);
   if (!x || !mg_dtype_is_float(mg_val(p->g, x)->dtype) || !pat_same_size(p, x, n->out[0])) return MG_OK;
-  MgArg *a = mg_new(p->g->c, MgArg, 2);
+  enum { GELU_self, GELU_approximate, GELU__COUNT };
+  MgArg *a = mg_new(p->g->c, MgArg, GELU__COUNT);
   TRYP(a);
-  a[0] = mg_arg_val(x);
-  a[1] = (MgArg){.tag = MA_str, .u.str = "tanh"};
+  a[GELU_self] = mg_arg_val(x);
+  a[GELU_approximate] = (MgArg){.tag = MA_str, .u.str = "tanh"};
   p->uses[x]++; /* until n reads it */
   for (int i = 0; i < ndead; i++) pat_kill(p, dead[i]);
   pat_become(p, n, TOP_gelu, a);
@@ -537,27 +544,28 @@ static MgRc pat_attention_parts(Pat *p, MgNode *n) {
   MgArg mask = mg_arg_none();
   double scale = 1, c;
   bool done = false;
-  if (out->ndim != 4 || !(pv = pat_def(p, &n->arg[0], TOP_mg_matmul))) return MG_OK;
+  if (out->ndim != 4 || !(pv = pat_def(p, mg_node_arg(n, "self"), TOP_mg_matmul))) return MG_OK;
   if (pv->arg[MM_bias].tag == MA_val || pv->arg[MM_residual].tag == MA_val || *pv->arg[MM_act].u.str)
     return MG_OK;
   const MgArg *a = &pv->arg[MM_x];
   for (; (m = pat_def(p, a, TOP_view)) || (m = pat_def(p, a, TOP__unsafe_view)) ||
          (m = pat_def(p, a, TOP_expand));)
-    a = &m->arg[0];
+    a = mg_node_arg(m, "self");
   if (!(soft = pat_def(p, a, TOP__softmax)) || !pat_is(p, mg_node_arg(soft, "half_to_float"), 0))
     return MG_OK;
   const MgVal *s = mg_val(p->g, soft->out[0]);
   const MgArg *over = mg_node_arg(soft, "dim");
   if (s->ndim != 4 || !(pat_is(p, over, -1) || pat_is(p, over, 3))) return MG_OK;
-  a = &soft->arg[0];
-  if ((m = pat_def_add(p, a)) && m->arg[0].tag == MA_val && m->arg[1].tag == MA_val) {
-    if (!pat_same_size(p, m->arg[0].u.val, soft->out[0])) return MG_OK;
-    mask = m->arg[1], a = &m->arg[0];
+  a = mg_node_arg(soft, "self");
+  if ((m = pat_def_add(p, a)) && pat_is_tensor(m, "self") && pat_is_tensor(m, "other")) {
+    a = mg_node_arg(m, "self"), mask = *mg_node_arg(m, "other");
+    if (!pat_same_size(p, a->u.val, soft->out[0])) return MG_OK;
   }
-  if ((m = pat_def(p, a, TOP_mul_Tensor)) && pat_number(p, &m->arg[1], &c)) scale = c, a = &m->arg[0];
-  else if ((m = pat_def(p, a, TOP_div_Tensor)) && pat_number(p, &m->arg[1], &c))
-    scale = 1 / c, a = &m->arg[0];
-  while ((m = pat_def(p, a, TOP_view)) || (m = pat_def(p, a, TOP__unsafe_view))) a = &m->arg[0];
+  if ((m = pat_def(p, a, TOP_mul_Tensor)) && pat_number(p, mg_node_arg(m, "other"), &c))
+    scale = c, a = mg_node_arg(m, "self");
+  else if ((m = pat_def(p, a, TOP_div_Tensor)) && pat_number(p, mg_node_arg(m, "other"), &c))
+    scale = 1 / c, a = mg_node_arg(m, "self");
+  while ((m = pat_def(p, a, TOP_view)) || (m = pat_def(p, a, TOP__unsafe_view))) a = mg_node_arg(m, "self");
   if (!(qk = pat_def(p, a, TOP_mg_matmul)) || *qk->arg[MM_act].u.str) return MG_OK;
   if (qk->arg[MM_bias].tag == MA_val || qk->arg[MM_residual].tag == MA_val) return MG_OK;
   /* operands with their own batches and heads; the keys before their last transposition */
@@ -574,7 +582,7 @@ static MgRc pat_attention_parts(Pat *p, MgNode *n) {
     return MG_OK;
   d0 += d0 < 0 ? 4 : 0, d1 += d1 < 0 ? 4 : 0;
   if (d0 + d1 != 5 || (d0 != 2 && d1 != 2)) return MG_OK;
-  MgArg qkv[3] = {mg_arg_val(q), m->arg[0], mg_arg_val(v)};
+  MgArg qkv[3] = {mg_arg_val(q), *mg_node_arg(m, "self"), mg_arg_val(v)};
   ValRef product = pv->out[0];
   TRY(pat_become_sdpa(p, n, qkv, mask, false, scale, &done));
   if (done) pat_sweep(&product, p);

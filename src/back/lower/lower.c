@@ -58,8 +58,8 @@ ValRef lw_base(Lower *L, ValRef v) {
     if (!m->def) return v;
     const MgNode *n = mg_node(L->g, m->def);
     const LwRow *row = lw_row_for(L->g, n);
-    if (!row || !(row->flags & LWF_view) || !lw_arg_val(n, 0)) return v;
-    v = lw_arg_val(n, 0);
+    if (!row || !(row->flags & LWF_view) || !lw_first(n)) return v;
+    v = lw_first(n);
   }
 }
 

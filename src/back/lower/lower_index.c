@@ -44,7 +44,7 @@ static bool index_is_int(const MgGraph *g, ValRef t) {
 }
 
 static MgRc index_embedding(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef w = lw_arg_val(n, 0), t = lw_arg_val(n, 1), v = n->out[0];
+  ValRef w = lw_arg_val(n, "weight"), t = lw_arg_val(n, "indices"), v = n->out[0];
   const MgVal *mw = lw_meta(L, w), *mt = lw_meta(L, t);
   ExprRef at[LW_MAX_NDIM], to[2];
   LwIndex k;
@@ -60,12 +60,13 @@ static MgRc index_embedding(Lower *L, MgNode *n, const LwRow *r) {
 /* gather, index_select(self, dim, index): one coordinate of self comes from the index tensor, which is read
  * at the result's own position, or (op 1) at its coordinate along dim */
 static MgRc index_along(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef src = lw_arg_val(n, 0), t = lw_arg_val(n, 2), v = n->out[0];
+  ValRef src = lw_arg_val(n, "self"), t = lw_arg_val(n, "index"), v = n->out[0];
   const MgVal *m = lw_meta(L, src);
   ExprRef at[LW_MAX_NDIM], zero = lw_int(L, 0);
   LwIndex k = {0, lw_const(L, TY_i1, 1)};
   int dim;
-  if (!lw_arg_dim(L->g, n, 1, m->ndim, &dim) || (!r->op && m->ndim != lw_meta(L, t)->ndim)) return MG_UNSUP;
+  if (!lw_arg_dim(L->g, n, "dim", m->ndim, &dim) || (!r->op && m->ndim != lw_meta(L, t)->ndim))
+    return MG_UNSUP;
   for (int d = 0; d < m->ndim; d++) at[d] = mg_ex_idx(L->x, d);
   TRY(lw_settle(L, src));
   if (!r->op && m->ndim)
@@ -80,7 +81,7 @@ static MgRc index_along(Lower *L, MgNode *n, const LwRow *r) {
 
 /* take: positions in the flattened tensor */
 static MgRc index_take(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef src = lw_arg_val(n, 0), t = lw_arg_val(n, 1), v = n->out[0];
+  ValRef src = lw_arg_val(n, "self"), t = lw_arg_val(n, "index"), v = n->out[0];
   const MgVal *m = lw_meta(L, src), *mt = lw_meta(L, t);
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
   SymRef numel = mg_val_numel(L->g, src);
@@ -96,9 +97,9 @@ static MgRc index_take(Lower *L, MgNode *n, const LwRow *r) {
 /* ---- index(self, [t0, None, t2 ...])
  * ----------------------------------------------------------------------------- */
 
-bool lw_indexing(const MgGraph *g, const MgNode *n, int karg, LwIndexing *q) {
-  const MgArg *list = lw_arg(n, karg);
-  *q = (LwIndexing){.nd = mg_val(g, lw_arg_val(n, 0))->ndim};
+bool lw_indexing(const MgGraph *g, const MgNode *n, LwIndexing *q) {
+  const MgArg *list = lw_arg(n, "indices");
+  *q = (LwIndexing){.nd = mg_val(g, lw_arg_val(n, "self"))->ndim};
   int first = -1, last = -1, count = 0;
   if (list->tag != MA_list || (int)list->n > q->nd) return false;
   for (uint32_t i = 0; i < list->n; i++) {
@@ -136,11 +137,11 @@ MgRc lw_indexing_map(Lower *L, const LwIndexing *q, const SymRef *size, const Ex
 }
 
 static MgRc index_index(Lower *L, MgNode *n, const LwRow *r) { /* op: 1 checks bounds */
-  ValRef src = lw_arg_val(n, 0), v = n->out[0];
+  ValRef src = lw_arg_val(n, "self"), v = n->out[0];
   const MgVal *m = lw_meta(L, src), *mo = lw_meta(L, v);
   LwIndexing q;
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM], in;
-  if (!lw_indexing(L->g, n, 1, &q)) return MG_UNSUP;
+  if (!lw_indexing(L->g, n, &q)) return MG_UNSUP;
   for (int d = 0; d < mo->ndim; d++) at[d] = mg_ex_idx(L->x, d);
   TRY(lw_settle(L, src));
   TRY(lw_indexing_map(L, &q, m->size, at, r->op, to, &in));
@@ -148,47 +149,49 @@ static MgRc index_index(Lower *L, MgNode *n, const LwRow *r) { /* op: 1 checks b
 }
 static bool ok_index(const MgGraph *g, const MgNode *n) {
   LwIndexing q;
-  return lw_indexing(g, n, 1, &q);
+  return lw_indexing(g, n, &q);
 }
-static bool ok_int_arg1(const MgGraph *g, const MgNode *n) { return index_is_int(g, lw_arg_val(n, 1)); }
-static bool ok_int_arg2(const MgGraph *g, const MgNode *n) { return index_is_int(g, lw_arg_val(n, 2)); }
+static bool ok_int_index(const MgGraph *g, const MgNode *n) {
+  return index_is_int(g, lw_arg_val(n, lw_either(n, "index", "indices")));
+}
 /* Of a tensor without dimensions ATen selects one element, and raises for any other number of them. */
 static bool ok_select(const MgGraph *g, const MgNode *n) {
-  const MgVal *index = mg_val(g, lw_arg_val(n, 2));
-  return ok_int_arg2(g, n) &&
-         (mg_val(g, lw_arg_val(n, 0))->ndim || !index->ndim || mg_sym_is(g->x, index->size[0], 1));
+  const MgVal *index = mg_val(g, lw_arg_val(n, "index"));
+  return ok_int_index(g, n) &&
+         (mg_val(g, lw_arg_val(n, "self"))->ndim || !index->ndim || mg_sym_is(g->x, index->size[0], 1));
 }
 
 static MgRc index_one_hot(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef t = lw_arg_val(n, 0), v = n->out[0];
+  ValRef t = lw_arg_val(n, "self"), v = n->out[0];
   const MgVal *m = lw_meta(L, t);
   ExprRef at[LW_MAX_NDIM];
   LwIndex k;
   for (int d = 0; d <= m->ndim; d++) at[d] = mg_ex_idx(L->x, d);
-  TRY(lw_index(L, t, at, m->ndim, lw_arg_sym(L, n, 1, 0), false, "RuntimeError",
+  TRY(lw_index(L, t, at, m->ndim, lw_arg_sym(L, n, "num_classes", 0), false, "RuntimeError",
                "Class values must be smaller than num_classes.", &k));
   return lw_define(L, v, mg_ex_cvt(L->x, TY_i64, lw_op2(L, OP_eq, k.i, at[m->ndim])));
 }
 static bool ok_one_hot(const MgGraph *g, const MgNode *n) {
   int64_t c;
-  return mg_val(g, lw_arg_val(n, 0))->dtype == DT_i64 && (!lw_arg_int(g, n, 1, &c) || c > 0);
+  return mg_val(g, lw_arg_val(n, "self"))->dtype == DT_i64 && (!lw_arg_int(g, n, "num_classes", &c) || c > 0);
 }
 
 /* mg::check(bad, type, message) */
 static MgRc index_check(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef bad = lw_arg_val(n, 0);
+  ValRef bad = lw_arg_val(n, "bad");
   const MgVal *m = lw_meta(L, bad);
   ExprRef at[LW_MAX_NDIM];
   lw_ids(L, at, m->ndim);
-  return lw_check(L, lw_at(L, bad, at), m->size, m->ndim, lw_arg(n, 1)->u.str, lw_arg(n, 2)->u.str);
+  return lw_check(L, lw_at(L, bad, at), m->size, m->ndim, lw_arg(n, "type")->u.str,
+                  lw_arg(n, "message")->u.str);
 }
 
 #define I(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_real, NULL},
 /* Rows have no commas between them. */
 /* clang-format off */
 const LwRow lw_rows_index[] = {
-  I("embedding", ok_int_arg1, index_embedding, 0) I("gather", ok_int_arg2, index_along, 0)
-  I("index_select", ok_select, index_along, 1) I("take", ok_int_arg1, index_take, 0)
+  I("embedding", ok_int_index, index_embedding, 0) I("gather", ok_int_index, index_along, 0)
+  I("index_select", ok_select, index_along, 1) I("take", ok_int_index, index_take, 0)
   I("index.Tensor", ok_index, index_index, 1) I("_unsafe_index.Tensor", ok_index, index_index, 0)
   {"mg::check", index_check, NULL, NULL, 0, 0, 0, NULL},
   {"aten::one_hot", index_one_hot, ok_one_hot, NULL, 0, 0, 0, NULL},

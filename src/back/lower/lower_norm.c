@@ -20,7 +20,7 @@ enum { SM_plain, SM_log, SM_safe };
 static MgRc norm_softmax(Lower *L, MgNode *n, const LwRow *r) {
   LwRed q;
   ExprRef top, sum;
-  if (!lw_red_init(L, n, 1, -1, norm_ty(L, n->out[0]), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
+  if (!lw_red_init(L, n, norm_ty(L, n->out[0]), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
   TRY(lw_settle(L, q.src));
   ExprRef x = lw_red_src(&q);
   TRY(lw_red_temp(&q, RED_max, x, 0, lw_acc_dtype(q.ty), &top));
@@ -40,10 +40,10 @@ static MgRc norm_softmax(Lower *L, MgNode *n, const LwRow *r) {
 static MgRc norm_softmax_backward(Lower *L, MgNode *n, const LwRow *r) {
   LwRed q;
   ExprRef sum;
-  if (!lw_red_init(L, n, 2, -1, norm_ty(L, n->out[0]), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
+  if (!lw_red_init(L, n, norm_ty(L, n->out[0]), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
   TRY(lw_settle(L, q.src));
-  TRY(lw_settle(L, lw_arg_val(n, 1)));
-  ExprRef g = lw_red_src(&q), y = mg_ex_cvt(L->x, q.ty, lw_at(L, lw_arg_val(n, 1), q.at));
+  TRY(lw_settle(L, lw_arg_val(n, "output")));
+  ExprRef g = lw_red_src(&q), y = mg_ex_cvt(L->x, q.ty, lw_at(L, lw_arg_val(n, "output"), q.at));
   TRY(lw_red_temp(&q, RED_sum, r->op == SM_log ? g : MUL(g, y), 0, lw_acc_dtype(q.ty), &sum));
   return lw_define(L, n->out[0], r->op == SM_log ? SUB(g, MUL(EXP(y), sum)) : MUL(SUB(g, sum), y));
 }
@@ -93,7 +93,7 @@ static MgRc norm_rstd(LwRed *q, Norm *s) {
   return MG_OK;
 }
 
-static bool norm_has(const MgNode *n, int k) { return k >= 0 && lw_arg_val(n, k); }
+static bool norm_has(const MgNode *n, const char *name) { return lw_arg_val(n, name); }
 
 enum { NORM_layer, NORM_rms };
 
@@ -102,41 +102,42 @@ static MgRc norm_layer(Lower *L, MgNode *n, const LwRow *r) {
   LwRed q;
   Norm s;
   bool rms = r->op == NORM_rms;
-  MgDtype dt = (MgDtype)lw_meta(L, lw_arg_val(n, 0))->dtype;
-  if (!lw_red_init(L, n, -1, -1, mg_dtype_compute(dt), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
-  int inner = lw_arg_len(n, 1), lead = q.nd - inner;
+  MgDtype dt = (MgDtype)lw_meta(L, lw_arg_val(n, "input"))->dtype;
+  if (!lw_red_init(L, n, mg_dtype_compute(dt), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
+  int inner = lw_arg_len(n, "normalized_shape"), lead = q.nd - inner;
   q.count = lw_int(L, 1);
   for (int d = 0; d < q.nd; d++) {
     q.red[d] = d >= lead;
     if (q.red[d]) q.count = mg_sym_mul(L->x, q.count, q.size[d]);
   }
   TRY(lw_settle(L, q.src));
-  int w = 2, b = rms ? -1 : 3, keps = rms ? 3 : 4;
   /* rms_norm without eps takes the epsilon of the type it computes in */
-  double eps = lw_arg_float(L->g, n, keps, dt == DT_f64 ? 2.220446049250313e-16 : 1.1920928955078125e-07);
+  double eps = lw_arg_float(L->g, n, "eps", dt == DT_f64 ? 2.220446049250313e-16 : 1.1920928955078125e-07);
   ExprRef x = lw_red_src(&q);
   TRY(norm_stats(&q, x, eps, !rms, &s));
   TRY(norm_rstd(&q, &s));
   if (n->nout > 1) TRY(norm_stat_out(&q, n->out[1], rms ? s.rstd : s.mean));
   if (n->nout > 2) TRY(norm_stat_out(&q, n->out[2], s.rstd));
   ExprRef y = MUL(rms ? x : SUB(x, s.mean), s.rstd);
-  if (norm_has(n, w)) y = MUL(y, mg_ex_cvt(L->x, q.ty, lw_at_bcast(L, lw_arg_val(n, w), q.at, q.nd)));
-  if (norm_has(n, b)) y = ADD(y, mg_ex_cvt(L->x, q.ty, lw_at_bcast(L, lw_arg_val(n, b), q.at, q.nd)));
+  if (norm_has(n, "weight"))
+    y = MUL(y, mg_ex_cvt(L->x, q.ty, lw_at_bcast(L, lw_arg_val(n, "weight"), q.at, q.nd)));
+  if (norm_has(n, "bias"))
+    y = ADD(y, mg_ex_cvt(L->x, q.ty, lw_at_bcast(L, lw_arg_val(n, "bias"), q.at, q.nd)));
   return lw_define(L, n->out[0], y);
 }
 
 /* Per-channel operand (one dimension) at the channel index. */
-static ExprRef norm_channel(Lower *L, MgNode *n, int k, ExprRef c, MgTy ty) {
-  return mg_ex_cvt(L->x, ty, lw_at(L, lw_arg_val(n, k), &c));
+static ExprRef norm_channel(Lower *L, MgNode *n, const char *name, ExprRef c, MgTy ty) {
+  return mg_ex_cvt(L->x, ty, lw_at(L, lw_arg_val(n, name), &c));
 }
 
 /* native_group_norm(x, w, b, N, C, HxW, groups, eps): statistics of [N, groups] over channels of the group
  * and space. The nest sees the source as [N, groups, C/groups, space...]. */
 static MgRc norm_group(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef src = lw_arg_val(n, 0), v = n->out[0];
+  ValRef src = lw_arg_val(n, "input"), v = n->out[0];
   const MgVal *m = lw_meta(L, src);
   MgTy ty = mg_dtype_compute((MgDtype)m->dtype);
-  SymRef groups = lw_arg_sym(L, n, 6, 1), size[LW_MAX_NDIM];
+  SymRef groups = lw_arg_sym(L, n, "group", 1), size[LW_MAX_NDIM];
   int nd = m->ndim + 1;
   if (!mg_ty_is_float(ty) || nd > LW_MAX_NDIM || m->ndim < 2) return MG_UNSUP;
   TRY(lw_settle(L, src));
@@ -153,7 +154,7 @@ static MgRc norm_group(Lower *L, MgNode *n, const LwRow *r) {
   to[1] = mg_sym_add(L->x, mg_sym_mul(L->x, q.at[1], per), q.at[2]);
   Norm s;
   ExprRef x = lw_at(L, src, to);
-  TRY(norm_stats(&q, x, lw_arg_float(L->g, n, 7, 1e-5), true, &s));
+  TRY(norm_stats(&q, x, lw_arg_float(L->g, n, "eps", 1e-5), true, &s));
   TRY(norm_rstd(&q, &s));
   TRY(norm_stat_out(&q, n->out[1], s.mean));
   TRY(norm_stat_out(&q, n->out[2], s.rstd));
@@ -166,34 +167,26 @@ static MgRc norm_group(Lower *L, MgNode *n, const LwRow *r) {
   for (int d = 0; d < m->ndim; d++) at[d] = mg_ex_idx(L->x, d);
   ExprRef y =
       MUL(SUB(lw_at(L, src, at), mg_ex_subst(L->x, s.mean, back, nd)), mg_ex_subst(L->x, s.rstd, back, nd));
-  if (norm_has(n, 1)) y = MUL(y, norm_channel(L, n, 1, c, ty));
-  if (norm_has(n, 2)) y = ADD(y, norm_channel(L, n, 2, c, ty));
+  if (norm_has(n, "weight")) y = MUL(y, norm_channel(L, n, "weight", c, ty));
+  if (norm_has(n, "bias")) y = ADD(y, norm_channel(L, n, "bias", c, ty));
   return lw_define(L, v, y);
 }
 
 /* ---- batch norm
  * ---------------------------------------------------------------------------------------------------- */
 
-/* Where an overload keeps its arguments: running mean and variance (-1: none), training (-1: never),
- * momentum, eps, and the results with updated running statistics (-1: none). */
-typedef struct BatchForm {
-  int8_t mean, var, training, momentum, eps, out_mean, out_var;
-} BatchForm;
-enum { BN_native, BN_legit_no_training, BN_legit_functional, BN_no_stats, BN_cudnn };
-static const BatchForm batch_form[] = {
-    [BN_native] = {3, 4, 5, 6, 7, -1, -1},         [BN_legit_no_training] = {3, 4, -1, 5, 6, -1, -1},
-    [BN_legit_functional] = {3, 4, 5, 6, 7, 3, 4}, [BN_no_stats] = {-1, -1, 3, 4, 5, -1, -1},
-    [BN_cudnn] = {3, 4, 5, 6, 7, -1, -1},
-};
+/* Overloads differ in what they have: running statistics, `training`, and of BN_functional alone the results
+ * with updated running statistics. */
+enum { BN_native, BN_functional, BN_other, BN_cudnn };
+enum { BN_out_mean = 3, BN_out_var = 4 }; /* those results */
 
 static MgRc norm_batch(Lower *L, MgNode *n, const LwRow *r) {
-  const BatchForm *f = &batch_form[r->op];
   ValRef v = n->out[0];
-  bool train = f->training >= 0 && lw_arg_bool(n, f->training, false);
-  double eps = lw_arg_float(L->g, n, f->eps, 1e-5);
+  bool train = lw_arg_bool(n, "training", false), updates = r->op == BN_functional;
+  double eps = lw_arg_float(L->g, n, lw_either(n, "eps", "epsilon"), 1e-5);
   LwRed q;
   Norm s;
-  if (!lw_red_init(L, n, -1, -1, norm_ty(L, lw_arg_val(n, 0)), &q) || !mg_ty_is_float(q.ty) || q.nd < 2)
+  if (!lw_red_init(L, n, norm_ty(L, lw_arg_val(n, "input")), &q) || !mg_ty_is_float(q.ty) || q.nd < 2)
     return MG_UNSUP;
   q.red[1] = false;
   q.count = lw_int(L, 1);
@@ -206,46 +199,48 @@ static MgRc norm_batch(Lower *L, MgNode *n, const LwRow *r) {
     TRY(norm_rstd(&q, &s));
     if (n->nout > 1) TRY(norm_stat_out(&q, n->out[1], s.mean));
     if (n->nout > 2) TRY(norm_stat_out(&q, n->out[2], s.rstd));
-    if (f->out_mean >= 0 &&
-        norm_has(n, f->mean)) { /* running = (1 - m) * running + m * batch, variance unbiased */
-      double mom = lw_arg_float(L->g, n, f->momentum, 0.1);
+    if (updates &&
+        norm_has(n, "running_mean")) { /* running = (1 - m) * running + m * batch, variance unbiased */
+      double mom = lw_arg_float(L->g, n, "momentum", 0.1);
       ExprRef ch = mg_ex_idx(L->x, 0), count = mg_ex_cvt(L->x, q.ty, q.count);
       q.keep = false;
       ExprRef mean = lw_red_outer(&q, s.mean),
               var = MUL(lw_red_outer(&q, s.var), DIV(count, SUB(count, C(1))));
-      ExprRef om = norm_channel(L, n, f->mean, ch, q.ty), ov = norm_channel(L, n, f->var, ch, q.ty);
-      TRY(lw_define(L, n->out[f->out_mean], ADD(MUL(om, C(1 - mom)), MUL(mean, C(mom)))));
-      TRY(lw_define(L, n->out[f->out_var], ADD(MUL(ov, C(1 - mom)), MUL(var, C(mom)))));
+      ExprRef om = norm_channel(L, n, "running_mean", ch, q.ty),
+              ov = norm_channel(L, n, "running_var", ch, q.ty);
+      TRY(lw_define(L, n->out[BN_out_mean], ADD(MUL(om, C(1 - mom)), MUL(mean, C(mom)))));
+      TRY(lw_define(L, n->out[BN_out_var], ADD(MUL(ov, C(1 - mom)), MUL(var, C(mom)))));
     }
   } else {
-    if (!norm_has(n, f->mean) || !norm_has(n, f->var)) return MG_UNSUP;
-    s.mean = norm_channel(L, n, f->mean, c, q.ty);
-    s.rstd = lw_op1(L, OP_rsqrt, ADD(norm_channel(L, n, f->var, c, q.ty), C(eps)));
+    if (!norm_has(n, "running_mean") || !norm_has(n, "running_var")) return MG_UNSUP;
+    s.mean = norm_channel(L, n, "running_mean", c, q.ty);
+    s.rstd = lw_op1(L, OP_rsqrt, ADD(norm_channel(L, n, "running_var", c, q.ty), C(eps)));
     if (!L->gpu) TRY(norm_rstd(&q, &s)); /* one more launch costs more than a root for each point */
     for (int k = 1; k < n->nout; k++) {  /* statistics that were not taken are empty; running ones stay */
       ValRef o = n->out[k];
       if (!o || !L->val[o].uses) continue;
-      int arg = k == f->out_mean ? f->mean : k == f->out_var ? f->var : -1;
+      ValRef running = updates && k == BN_out_mean  ? lw_arg_val(n, "running_mean")
+                       : updates && k == BN_out_var ? lw_arg_val(n, "running_var")
+                                                    : 0;
       ExprRef at = mg_ex_idx(L->x, 0);
-      TRY(lw_define(L, o, arg >= 0 ? lw_at(L, lw_arg_val(n, arg), &at) : lw_const(L, norm_ty(L, o), 0)));
+      TRY(lw_define(L, o, running ? lw_at(L, running, &at) : lw_const(L, norm_ty(L, o), 0)));
     }
   }
   ExprRef y = MUL(SUB(x, s.mean), s.rstd);
-  if (norm_has(n, 1)) y = MUL(y, norm_channel(L, n, 1, c, q.ty));
-  if (norm_has(n, 2)) y = ADD(y, norm_channel(L, n, 2, c, q.ty));
+  if (norm_has(n, "weight")) y = MUL(y, norm_channel(L, n, "weight", c, q.ty));
+  if (norm_has(n, "bias")) y = ADD(y, norm_channel(L, n, "bias", c, q.ty));
   return lw_define(L, v, y);
 }
 /* Statistics that eval mode does not take come back empty on the CPU; elsewhere they
  * may have contents: eager's. */
 static bool ok_batch(const MgGraph *g, const MgNode *n) {
   const LwRow *r = lw_row(n->op->full);
-  const BatchForm *f = &batch_form[r->op];
-  bool train = f->training >= 0 && lw_arg_bool(n, f->training, false);
-  if (r->op == BN_native && train && lw_arg_val(n, 3))
+  bool train = lw_arg_bool(n, "training", false), updates = r->op == BN_functional;
+  if (r->op == BN_native && train && lw_arg_val(n, "running_mean"))
     return false; /* updates running statistics behind our back */
   if (r->op == BN_cudnn && train) return false;
   for (int k = 1; !train && k < n->nout; k++)
-    if (n->out[k] && k != f->out_mean && k != f->out_var &&
+    if (n->out[k] && !(updates && (k == BN_out_mean || k == BN_out_var)) &&
         !mg_sym_is(g->x, mg_val_numel((MgGraph *)g, n->out[k]), 0))
       return false;
   return true;
@@ -264,9 +259,9 @@ const LwRow lw_rows_norm[] = {
   N("rms_norm", NULL, norm_layer, NORM_rms) N("_fused_rms_norm", NULL, norm_layer, NORM_rms)
   N("native_group_norm", NULL, norm_group, 0)
   N("native_batch_norm", ok_batch, norm_batch, BN_native)
-  N("_native_batch_norm_legit_no_training", ok_batch, norm_batch, BN_legit_no_training)
-  N("_native_batch_norm_legit_functional", ok_batch, norm_batch, BN_legit_functional)
-  N("_native_batch_norm_legit.no_stats", ok_batch, norm_batch, BN_no_stats)
+  N("_native_batch_norm_legit_no_training", ok_batch, norm_batch, BN_other)
+  N("_native_batch_norm_legit_functional", ok_batch, norm_batch, BN_functional)
+  N("_native_batch_norm_legit.no_stats", ok_batch, norm_batch, BN_other)
   {"aten::cudnn_batch_norm", norm_batch, ok_batch, NULL, BN_cudnn, 0, LWF_multi | LWF_few, NULL},
   {0},
 };

@@ -6,22 +6,22 @@
 #define MUL(a, b) lw_op2(L, OP_mul, a, b)
 #define DIV(a, b) lw_op2(L, OP_div, a, b)
 
-static bool ng_has(const MgNode *n, int k) { return lw_arg_val(n, k) != 0; }
+static bool ng_has(const MgNode *n, const char *name) { return lw_arg_val(n, name) != 0; }
 static bool ng_used(Lower *L, const MgNode *n, int k) {
   return k < n->nout && n->out[k] && L->val[n->out[k]].uses;
 }
 
-/* Tensor argument k, read with broadcasting at the point `at` of rank nd. */
-static ExprRef ng_at(Lower *L, const MgNode *n, int k, const ExprRef *at, int nd, MgTy ty) {
-  return mg_ex_cvt(L->x, ty, lw_at_bcast(L, lw_arg_val(n, k), at, nd));
+/* A tensor argument, read with broadcasting at the point `at` of rank nd. */
+static ExprRef ng_at(Lower *L, const MgNode *n, const char *name, const ExprRef *at, int nd, MgTy ty) {
+  return mg_ex_cvt(L->x, ty, lw_at_bcast(L, lw_arg_val(n, name), at, nd));
 }
-static ExprRef ng_channel(Lower *L, const MgNode *n, int k, ExprRef c, MgTy ty) {
-  return mg_ex_cvt(L->x, ty, lw_at(L, lw_arg_val(n, k), &c));
+static ExprRef ng_channel(Lower *L, const MgNode *n, const char *name, ExprRef c, MgTy ty) {
+  return mg_ex_cvt(L->x, ty, lw_at(L, lw_arg_val(n, name), &c));
 }
 
 /* A reduction of the gradient (argument 0) over the dims that are marked. */
 static LwRed ng_red(Lower *L, const MgNode *n, MgTy ty, const bool *mark) {
-  LwRed q = {.L = L, .src = lw_arg_val(n, 0), .ty = ty, .count = lw_int(L, 1)};
+  LwRed q = {.L = L, .src = lw_arg_val(n, "grad_out"), .ty = ty, .count = lw_int(L, 1)};
   const MgVal *m = lw_meta(L, q.src);
   q.nd = m->ndim;
   q.size = m->size;
@@ -34,7 +34,7 @@ static LwRed ng_red(Lower *L, const MgNode *n, MgTy ty, const bool *mark) {
 }
 
 static MgTy ng_ty(Lower *L, const MgNode *n) {
-  return mg_dtype_compute((MgDtype)lw_meta(L, lw_arg_val(n, 0))->dtype);
+  return mg_dtype_compute((MgDtype)lw_meta(L, lw_arg_val(n, "grad_out"))->dtype);
 }
 
 /* (g * w - (sum(g w) + xhat * sum(g w xhat)) / N) * rstd, for sums s1 and s2 */
@@ -72,16 +72,17 @@ static MgRc ng_channel_sum(LwRed *q, const MgNode *n, int k, ExprRef body, ExprR
 /* native_layer_norm_backward(grad, x, shape, mean, rstd, weight, bias, mask) */
 static MgRc ng_layer(Lower *L, MgNode *n, const LwRow *r) {
   MgTy ty = ng_ty(L, n);
-  int nd = lw_meta(L, lw_arg_val(n, 0))->ndim, lead = nd - lw_arg_len(n, 2);
+  int nd = lw_meta(L, lw_arg_val(n, "grad_out"))->ndim, lead = nd - lw_arg_len(n, "normalized_shape");
   bool inner[LW_MAX_NDIM], outer[LW_MAX_NDIM];
   for (int d = 0; d < nd; d++) inner[d] = !(outer[d] = d < lead);
-  TRY(lw_settle(L, lw_arg_val(n, 0)));
-  TRY(lw_settle(L, lw_arg_val(n, 1)));
+  TRY(lw_settle(L, lw_arg_val(n, "grad_out")));
+  TRY(lw_settle(L, lw_arg_val(n, "input")));
   LwRed qi = ng_red(L, n, ty, inner), qo = ng_red(L, n, ty, outer);
-  ExprRef g = lw_red_src(&qi), x = ng_at(L, n, 1, qi.at, nd, ty), rstd = ng_at(L, n, 4, qi.at, nd, ty);
-  ExprRef xhat = MUL(SUB(x, ng_at(L, n, 3, qi.at, nd, ty)), rstd), gi;
+  ExprRef g = lw_red_src(&qi), x = ng_at(L, n, "input", qi.at, nd, ty),
+          rstd = ng_at(L, n, "rstd", qi.at, nd, ty);
+  ExprRef xhat = MUL(SUB(x, ng_at(L, n, "mean", qi.at, nd, ty)), rstd), gi;
   if (ng_used(L, n, 0)) {
-    ExprRef gw = ng_has(n, 5) ? MUL(g, ng_at(L, n, 5, qi.at, nd, ty)) : g;
+    ExprRef gw = ng_has(n, "weight") ? MUL(g, ng_at(L, n, "weight", qi.at, nd, ty)) : g;
     TRY(ng_input(&qi, gw, xhat, rstd, &gi));
     TRY(lw_define(L, n->out[0], gi));
   }
@@ -94,17 +95,17 @@ static MgRc ng_layer(Lower *L, MgNode *n, const LwRow *r) {
  * save_invstd, train, eps, mask) */
 static MgRc ng_batch(Lower *L, MgNode *n, const LwRow *r) {
   MgTy ty = ng_ty(L, n);
-  bool train = lw_arg_bool(n, 7, false), mark[LW_MAX_NDIM];
-  int nd = lw_meta(L, lw_arg_val(n, 0))->ndim;
+  bool train = lw_arg_bool(n, "train", false), mark[LW_MAX_NDIM];
+  int nd = lw_meta(L, lw_arg_val(n, "grad_out"))->ndim;
   for (int d = 0; d < nd; d++) mark[d] = d != 1;
-  TRY(lw_settle(L, lw_arg_val(n, 0)));
-  TRY(lw_settle(L, lw_arg_val(n, 1)));
+  TRY(lw_settle(L, lw_arg_val(n, "grad_out")));
+  TRY(lw_settle(L, lw_arg_val(n, "input")));
   LwRed q = ng_red(L, n, ty, mark);
-  ExprRef c = q.at[1], g = lw_red_src(&q), x = ng_at(L, n, 1, q.at, nd, ty), gi;
-  ExprRef eps = lw_const(L, ty, lw_arg_float(L->g, n, 8, 1e-5));
-  ExprRef mean = ng_channel(L, n, train ? 5 : 3, c, ty);
-  ExprRef rstd =
-      train ? ng_channel(L, n, 6, c, ty) : lw_op1(L, OP_rsqrt, ADD(ng_channel(L, n, 4, c, ty), eps));
+  ExprRef c = q.at[1], g = lw_red_src(&q), x = ng_at(L, n, "input", q.at, nd, ty), gi;
+  ExprRef eps = lw_const(L, ty, lw_arg_float(L->g, n, "eps", 1e-5));
+  ExprRef mean = ng_channel(L, n, train ? "save_mean" : "running_mean", c, ty);
+  ExprRef rstd = train ? ng_channel(L, n, "save_invstd", c, ty)
+                       : lw_op1(L, OP_rsqrt, ADD(ng_channel(L, n, "running_var", c, ty), eps));
   ExprRef xhat = MUL(SUB(x, mean), rstd);
   bool shared = train && ng_used(L, n, 0); /* the input's gradient takes the other two */
   if (shared) {
@@ -116,7 +117,7 @@ static MgRc ng_batch(Lower *L, MgNode *n, const LwRow *r) {
     gi = MUL(g, rstd);
   }
   if (ng_used(L, n, 0)) {
-    if (ng_has(n, 2)) gi = MUL(gi, ng_channel(L, n, 2, c, ty));
+    if (ng_has(n, "weight")) gi = MUL(gi, ng_channel(L, n, "weight", c, ty));
     TRY(lw_define(L, n->out[0], gi));
   }
   if (ng_used(L, n, 1) && !(shared && ng_in_full(L, n, 1, ty)))
@@ -126,21 +127,23 @@ static MgRc ng_batch(Lower *L, MgNode *n, const LwRow *r) {
   return MG_OK;
 }
 static bool ok_batch(const MgGraph *g, const MgNode *n) {
-  bool train = lw_arg_bool(n, 7, false);
-  return mg_val(g, lw_arg_val(n, 0))->ndim >= 2 && ng_has(n, train ? 5 : 3) && ng_has(n, train ? 6 : 4);
+  bool train = lw_arg_bool(n, "train", false);
+  return mg_val(g, lw_arg_val(n, "grad_out"))->ndim >= 2 && ng_has(n, train ? "save_mean" : "running_mean") &&
+         ng_has(n, train ? "save_invstd" : "running_var");
 }
 
 /* native_group_norm_backward(grad, x, mean, rstd, weight, N, C, HxW, groups, mask).  The nest of the input's
  * gradient sees tensors as [N, groups, C/groups, space...]. */
 static MgRc ng_group(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef grad = lw_arg_val(n, 0), src = lw_arg_val(n, 1);
+  ValRef grad = lw_arg_val(n, "grad_out"), src = lw_arg_val(n, "input");
   const MgVal *m = lw_meta(L, src);
   MgTy ty = ng_ty(L, n);
   int nd = m->ndim + 1;
   if (nd > LW_MAX_NDIM) return MG_UNSUP;
   TRY(lw_settle(L, grad));
   TRY(lw_settle(L, src));
-  SymRef groups = lw_arg_sym(L, n, 8, 1), per = mg_sym_floordiv(L->x, m->size[1], groups), size[LW_MAX_NDIM];
+  SymRef groups = lw_arg_sym(L, n, "group", 1), per = mg_sym_floordiv(L->x, m->size[1], groups),
+         size[LW_MAX_NDIM];
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM], back[LW_MAX_NDIM], gi;
   bool chan[LW_MAX_NDIM];
   LwRed q = {.L = L, .src = src, .nd = nd, .size = size, .ty = ty, .count = lw_int(L, 1)};
@@ -157,11 +160,11 @@ static MgRc ng_group(Lower *L, MgNode *n, const LwRow *r) {
   back[1] = mg_sym_floordiv(L->x, at[1], per);
   back[2] = mg_sym_mod(L->x, at[1], per);
   /* over the nest's indices */
-  ExprRef stat[2] = {at[0], at[1]}, mean = mg_ex_cvt(L->x, ty, lw_at(L, lw_arg_val(n, 2), stat));
-  ExprRef rstd = mg_ex_cvt(L->x, ty, lw_at(L, lw_arg_val(n, 3), stat));
+  ExprRef stat[2] = {at[0], at[1]}, mean = mg_ex_cvt(L->x, ty, lw_at(L, lw_arg_val(n, "mean"), stat));
+  ExprRef rstd = mg_ex_cvt(L->x, ty, lw_at(L, lw_arg_val(n, "rstd"), stat));
   ExprRef g = lw_at(L, grad, to), xhat = MUL(SUB(lw_at(L, src, to), mean), rstd);
   if (ng_used(L, n, 0)) {
-    ExprRef gw = ng_has(n, 4) ? MUL(g, ng_channel(L, n, 4, to[1], ty)) : g;
+    ExprRef gw = ng_has(n, "weight") ? MUL(g, ng_channel(L, n, "weight", to[1], ty)) : g;
     TRY(ng_input(&q, gw, xhat, rstd, &gi));
     TRY(lw_define(L, n->out[0], mg_ex_subst(L->x, gi, back, nd)));
   }

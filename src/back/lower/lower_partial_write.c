@@ -38,9 +38,10 @@ MgRc lw_part_range(Lower *L, const MgView *whole, int dim, SymRef start, SymRef 
 MgRc lw_part_slice(Lower *L, const MgNode *n, const MgView *whole,
                    MgView *part) { /* (.., dim, start, end, step) */
   int dim;
-  if (!lw_arg_dim(L->g, n, 2, whole->ndim, &dim)) return MG_UNSUP;
-  SymRef size = whole->size[dim], step = lw_arg_sym(L, n, 5, 1);
-  SymRef start = lw_slice_bound(L, n, 3, size, lw_int(L, 0)), end = lw_slice_bound(L, n, 4, size, size);
+  if (!lw_arg_dim(L->g, n, "dim", whole->ndim, &dim)) return MG_UNSUP;
+  SymRef size = whole->size[dim], step = lw_arg_sym(L, n, "step", 1);
+  SymRef start = lw_slice_bound(L, lw_arg(n, "start"), size, lw_int(L, 0)),
+         end = lw_slice_bound(L, lw_arg(n, "end"), size, size);
   SymRef span = mg_sym_max(L->x, mg_sym_sub(L->x, end, start), lw_int(L, 0));
   SymRef count = mg_sym_floordiv(L->x, mg_sym_add(L->x, span, mg_sym_sub(L->x, step, lw_int(L, 1))), step);
   TRY(lw_part_range(L, whole, dim, start, count, part));
@@ -51,8 +52,8 @@ MgRc lw_part_slice(Lower *L, const MgNode *n, const MgView *whole,
 MgRc lw_part_select(Lower *L, const MgNode *n, const MgView *whole, MgView *part) { /* (.., dim, index) */
   int dim;
   int64_t c;
-  if (!lw_arg_dim(L->g, n, 2, whole->ndim, &dim)) return MG_UNSUP;
-  SymRef i = lw_arg_sym(L, n, 3, 0), from_end = mg_sym_add(L->x, i, whole->size[dim]);
+  if (!lw_arg_dim(L->g, n, "dim", whole->ndim, &dim)) return MG_UNSUP;
+  SymRef i = lw_arg_sym(L, n, "index", 0), from_end = mg_sym_add(L->x, i, whole->size[dim]);
   if (mg_ex_const_int(L->x, i, &c)) i = c < 0 ? from_end : i;
   else i = lw_where(L, lw_op2(L, OP_lt, i, lw_int(L, 0)), from_end, i);
   TRY(part_copy(L, whole, part));
@@ -61,12 +62,12 @@ MgRc lw_part_select(Lower *L, const MgNode *n, const MgView *whole, MgView *part
   return MG_OK;
 }
 
-MgRc lw_part_diagonal(Lower *L, const MgNode *n, int first, const MgView *whole,
+MgRc lw_part_diagonal(Lower *L, const MgNode *n, const MgView *whole,
                       MgView *part) { /* (.., offset, dim1, dim2) */
   int a, b;
   int64_t off = 0;
-  if (!lw_arg_int(L->g, n, first, &off) || !lw_arg_dim(L->g, n, first + 1, whole->ndim, &a) ||
-      !lw_arg_dim(L->g, n, first + 2, whole->ndim, &b))
+  if (!lw_arg_int(L->g, n, "offset", &off) || !lw_arg_dim(L->g, n, "dim1", whole->ndim, &a) ||
+      !lw_arg_dim(L->g, n, "dim2", whole->ndim, &b))
     return MG_UNSUP;
   SymRef rows = whole->size[a], columns = whole->size[b], skip = lw_int(L, off > 0 ? off : -off);
   if (off > 0) columns = mg_sym_sub(L->x, columns, skip);
@@ -87,7 +88,7 @@ static MgRc part_of(Lower *L, const MgNode *n, const MgView *whole, MgView *part
   switch (n->op->code) {
   case TOP_slice_scatter: return lw_part_slice(L, n, whole, part);
   case TOP_select_scatter: return lw_part_select(L, n, whole, part);
-  case TOP_diagonal_scatter: return lw_part_diagonal(L, n, 2, whole, part);
+  case TOP_diagonal_scatter: return lw_part_diagonal(L, n, whole, part);
   default: return MG_UNSUP;
   }
 }
@@ -125,11 +126,11 @@ MgRc lw_parts(Lower *L, ValRef v, const MgView *memory, LwParts *out, bool *foun
   if (*found || L->val[v].kind != LW_expr || !lw_meta(L, v)->def) return MG_OK;
   const MgNode *n = mg_node(L->g, lw_meta(L, v)->def);
   MgView part;
-  ValRef src = lw_arg_val(n, 1);
+  ValRef src = lw_arg_val(n, "src");
   MgRc rc = part_of(L, n, memory, &part);
   if (rc == MG_UNSUP) return MG_OK;
   TRY(rc);
-  TRY(lw_parts(L, lw_arg_val(n, 0), memory, out, found));
+  TRY(lw_parts(L, lw_arg_val(n, "self"), memory, out, found));
   if (!*found) return MG_OK;
   bool inner = false;
   int before = out->n;
@@ -217,7 +218,7 @@ static int part_chain(Lower *L, const MgNode *n) {
   for (NodeRef k = L->node + 1;
        k < L->g->nnode && k < L->node + MG_TUNE_PART_NEAR && found < MG_TUNE_PART_ENOUGH; k++) {
     const MgNode *m = mg_node(L->g, k);
-    if (m->dead || !part_is_one(m) || lw_arg_val(m, 0) != v || L->val[m->out[0]].wb >= 0) continue;
+    if (m->dead || !part_is_one(m) || lw_arg_val(m, "self") != v || L->val[m->out[0]].wb >= 0) continue;
     v = m->out[0];
     found++;
   }
@@ -237,7 +238,7 @@ static bool part_is_empty(const MgNode *n) {
 
 /* Memory for the first value of several that differ in parts, with the places in it that are not written. */
 static MgRc part_begin(Lower *L, const MgNode *n, MgView *view, bool *done) {
-  ValRef self = lw_arg_val(n, 0), v = n->out[0];
+  ValRef self = lw_arg_val(n, "self"), v = n->out[0];
   const LwVal *lv = &L->val[self];
   const MgNode *def = lw_meta(L, self)->def ? mg_node(L->g, lw_meta(L, self)->def) : NULL;
   ExprRef at[LW_MAX_NDIM];
@@ -250,7 +251,7 @@ static MgRc part_begin(Lower *L, const MgNode *n, MgView *view, bool *done) {
 }
 
 MgRc lw_part_write(Lower *L, const MgNode *n, bool *done) {
-  ValRef self = lw_arg_val(n, 0), src = lw_arg_val(n, 1), v = n->out[0];
+  ValRef self = lw_arg_val(n, "self"), src = lw_arg_val(n, "src"), v = n->out[0];
   const MgVal *m = lw_meta(L, v);
   ExprRef at[LW_MAX_NDIM];
   MgView view = {.ndim = m->ndim,

@@ -40,15 +40,17 @@ static MgDtype point_common(const MgGraph *g, const MgNode *n) {
   return point_combine(dim, point_combine(zero, num));
 }
 
-ExprRef pt_raw(LwPt *p, int k) { return lw_at_bcast(p->L, lw_arg_val(p->n, k), p->at, p->ndim); }
-
-ExprRef pt_arg_as(LwPt *p, int k, MgTy ty) {
-  const MgArg *a = lw_arg(p->n, k);
-  if (a->tag != MA_val) return lw_arg_scalar(p->L, a, ty);
-  return mg_ex_cvt(p->L->x, ty, pt_raw(p, k));
+ExprRef pt_raw(LwPt *p, const char *name) {
+  return lw_at_bcast(p->L, lw_arg_val(p->n, name), p->at, p->ndim);
 }
 
-ExprRef pt_arg(LwPt *p, int k) { return pt_arg_as(p, k, p->ty); }
+ExprRef pt_arg_as(LwPt *p, const char *name, MgTy ty) {
+  const MgArg *a = lw_arg(p->n, name);
+  if (a->tag != MA_val) return lw_arg_scalar(p->L, a, ty);
+  return mg_ex_cvt(p->L->x, ty, pt_raw(p, name));
+}
+
+ExprRef pt_arg(LwPt *p, const char *name) { return pt_arg_as(p, name, p->ty); }
 
 /* Does each reader of v on a GPU rather compute it than wait for a kernel that does? */
 static bool point_again(Lower *L, ValRef v) {
@@ -78,7 +80,7 @@ MgRc lw_point(Lower *L, MgNode *n, const LwRow *r) {
   for (int d = 0; d < p.ndim; d++) p.at[d] = mg_ex_idx(L->x, d);
   MgDtype dt = (MgDtype)res->dtype;
   if (r->ty == TR_common) dt = point_common(L->g, n);
-  if (r->ty == TR_self) dt = (MgDtype)lw_meta(L, lw_arg_val(n, 0))->dtype;
+  if (r->ty == TR_self) dt = (MgDtype)lw_meta(L, lw_first(n))->dtype;
   if (!mg_dtype_has_ty(dt)) return MG_UNSUP;
   p.ty = mg_dtype_compute(dt);
   mg_node_each_val(n, point_settle, &p);
@@ -90,102 +92,104 @@ MgRc lw_point(Lower *L, MgNode *n, const LwRow *r) {
 /* ---- builders
  * ---------------------------------------------------------------------------------------------------- */
 
-static ExprRef pt_op1(LwPt *p) { return pt_1(p, (MgScalarOp)p->r->op, pt_arg(p, 0)); }
-static ExprRef pt_op2(LwPt *p) { return pt_2(p, (MgScalarOp)p->r->op, pt_arg(p, 0), pt_arg(p, 1)); }
-static ExprRef pt_copy(LwPt *p) { return pt_arg(p, 0); }
+static ExprRef pt_op1(LwPt *p) { return pt_1(p, (MgScalarOp)p->r->op, pt_arg(p, "self")); }
+static ExprRef pt_op2(LwPt *p) {
+  return pt_2(p, (MgScalarOp)p->r->op, pt_arg(p, "self"), pt_arg(p, "other"));
+}
+static ExprRef pt_copy(LwPt *p) { return pt_arg(p, "self"); }
 /* A cast that the program asked for rounds, also where its result stays in registers (results of arithmetic
  * on 16-bit floats do not: they keep f32 until they are stored). */
 static ExprRef pt_cast(LwPt *p) {
-  ExprRef a = pt_arg(p, 0);
+  ExprRef a = pt_arg(p, "self");
   MgTy store = mg_dtype_ty((MgDtype)lw_meta(p->L, p->n->out[0])->dtype);
   bool narrow =
-      store != p->ty && lw_meta(p->L, lw_arg_val(p->n, 0))->dtype != lw_meta(p->L, p->n->out[0])->dtype;
+      store != p->ty && lw_meta(p->L, lw_arg_val(p->n, "self"))->dtype != lw_meta(p->L, p->n->out[0])->dtype;
   return narrow ? mg_ex_cvt(p->L->x, p->ty, mg_ex_cvt(p->L->x, store, a)) : a;
 }
-static ExprRef pt_second(LwPt *p) { return pt_arg(p, 1); } /* copy(self, src), fill(self, value) */
+static ExprRef pt_source(LwPt *p) { return pt_arg(p, lw_either(p->n, "src", "value")); } /* copy, fill */
 /* Rounding functions leave integers alone. */
 static ExprRef pt_round_op(LwPt *p) {
-  ExprRef a = pt_arg(p, 0);
+  ExprRef a = pt_arg(p, "self");
   return mg_ty_is_float(p->ty) ? pt_1(p, (MgScalarOp)p->r->op, a) : a;
 }
 static ExprRef pt_round_decimals(LwPt *p) {
-  double d = pt_float(p, 1, 0), scale = pow(10, fabs(d));
-  ExprRef a = pt_arg(p, 0);
+  double d = pt_float(p, "decimals", 0), scale = pow(10, fabs(d));
+  ExprRef a = pt_arg(p, "self");
   if (!mg_ty_is_float(p->ty)) return a;
   if (d == 0) return pt_1(p, OP_round, a);
   ExprRef s = C(scale);
   return d < 0 ? MUL(pt_1(p, OP_round, DIV(a, s)), s) : DIV(pt_1(p, OP_round, MUL(a, s)), s);
 }
 static ExprRef pt_frac(LwPt *p) {
-  ExprRef a = pt_arg(p, 0);
+  ExprRef a = pt_arg(p, "self");
   return SUB(a, pt_1(p, OP_trunc, a));
 }
 /* (0 < x) - (x < 0): NaN has sign 0 */
 static ExprRef pt_sign(LwPt *p) {
-  ExprRef a = pt_arg(p, 0);
+  ExprRef a = pt_arg(p, "self");
   if (p->ty == TY_i1) return a;
   if (!mg_ty_is_float(p->ty)) return pt_1(p, OP_sign, a);
   return SUB(mg_ex_cvt(p->L->x, p->ty, GT(a, C(0))), mg_ex_cvt(p->L->x, p->ty, LT(a, C(0))));
 }
 static ExprRef pt_abs(LwPt *p) {
-  ExprRef a = pt_arg(p, 0);
+  ExprRef a = pt_arg(p, "self");
   return mg_ty_is_float(p->ty) || mg_ty_is_signed(p->ty) ? pt_1(p, OP_abs, a) : a;
 }
 /* alpha * b, on bools as torch has it: any non-zero alpha is true */
-static ExprRef pt_scaled(LwPt *p, int k, int alpha) {
-  ExprRef b = pt_arg(p, k);
-  return pt_has(p, alpha) ? MUL(b, pt_arg(p, alpha)) : b;
+static ExprRef pt_scaled(LwPt *p, const char *name) {
+  ExprRef b = pt_arg(p, name);
+  return pt_has(p, "alpha") ? MUL(b, pt_arg(p, "alpha")) : b;
 }
 static ExprRef pt_mul2(LwPt *p, ExprRef a, ExprRef b) { return p->ty == TY_i1 ? AND(a, b) : MUL(a, b); }
 static ExprRef pt_add2(LwPt *p, ExprRef a, ExprRef b) { return p->ty == TY_i1 ? OR(a, b) : ADD(a, b); }
 static ExprRef pt_add(LwPt *p) {
-  ExprRef b = pt_arg(p, 1);
-  if (pt_has(p, 2)) b = pt_mul2(p, b, pt_arg(p, 2));
-  return pt_add2(p, pt_arg(p, 0), b);
+  ExprRef b = pt_arg(p, "other");
+  if (pt_has(p, "alpha")) b = pt_mul2(p, b, pt_arg(p, "alpha"));
+  return pt_add2(p, pt_arg(p, "self"), b);
 }
-static ExprRef pt_sub(LwPt *p) { return p->ty == TY_i1 ? 0 : SUB(pt_arg(p, 0), pt_scaled(p, 1, 2)); }
-static ExprRef pt_rsub(LwPt *p) { return p->ty == TY_i1 ? 0 : SUB(pt_arg(p, 1), pt_scaled(p, 0, 2)); }
-static ExprRef pt_mul(LwPt *p) { return pt_mul2(p, pt_arg(p, 0), pt_arg(p, 1)); }
-static ExprRef pt_div(LwPt *p) { return DIV(pt_arg(p, 0), pt_arg(p, 1)); }
+static ExprRef pt_sub(LwPt *p) { return p->ty == TY_i1 ? 0 : SUB(pt_arg(p, "self"), pt_scaled(p, "other")); }
+static ExprRef pt_rsub(LwPt *p) { return p->ty == TY_i1 ? 0 : SUB(pt_arg(p, "other"), pt_scaled(p, "self")); }
+static ExprRef pt_mul(LwPt *p) { return pt_mul2(p, pt_arg(p, "self"), pt_arg(p, "other")); }
+static ExprRef pt_div(LwPt *p) { return DIV(pt_arg(p, "self"), pt_arg(p, "other")); }
 
 /* Integer division by zero raises in eager. */
-static bool pt_check_zero(LwPt *p, int k) {
+static bool pt_check_zero(LwPt *p) {
   if (mg_ty_is_float(p->ty)) return true;
-  const MgArg *a = lw_arg(p->n, k);
+  const MgArg *a = lw_arg(p->n, "other");
   int64_t c;
-  ExprRef b = pt_arg(p, k);
+  ExprRef b = pt_arg(p, "other");
   if (a->tag != MA_val && mg_ex_const_int(p->L->x, b, &c) && c) return true;
   const MgVal *m = lw_meta(p->L, p->n->out[0]);
   ExprRef bad = EQ(b, C(0));
   return lw_check(p->L, bad, m->size, m->ndim, "RuntimeError", "ZeroDivisionError") == MG_OK;
 }
 static ExprRef pt_intdiv(LwPt *p) {
-  if (p->ty == TY_i1 || !pt_check_zero(p, 1)) return 0;
+  if (p->ty == TY_i1 || !pt_check_zero(p)) return 0;
   return pt_op2(p);
 }
 /* A whole quotient. Of 16-bit floats ATen computes it in that type, unless the divisor is one number. */
 static ExprRef pt_quotient(LwPt *p, MgScalarOp op) {
-  if (p->ty == TY_i1 || !pt_check_zero(p, 1)) return 0;
-  ValRef b = lw_arg_val(p->n, 1);
+  if (p->ty == TY_i1 || !pt_check_zero(p)) return 0;
+  ValRef b = lw_arg_val(p->n, "other");
   bool one = !b || mg_sym_is(p->L->x, mg_val_numel(p->L->g, b), 1);
   MgTy ty = one || !mg_ty_is_float(p->ty) ? p->ty : mg_dtype_ty((MgDtype)lw_meta(p->L, p->n->out[0])->dtype);
-  return mg_ex_cvt(p->L->x, p->ty, pt_2(p, op, pt_arg_as(p, 0, ty), pt_arg_as(p, 1, ty)));
+  return mg_ex_cvt(p->L->x, p->ty, pt_2(p, op, pt_arg_as(p, "self", ty), pt_arg_as(p, "other", ty)));
 }
 static ExprRef pt_div_mode(LwPt *p) {
-  const MgArg *mode = lw_arg(p->n, 2);
+  const MgArg *mode = lw_arg(p->n, "rounding_mode");
   if (mode->tag != MA_str) return pt_div(p);
   return pt_quotient(p, !strcmp(mode->u.str, "floor") ? OP_floordiv : OP_tdiv);
 }
 static ExprRef pt_floor_divide(LwPt *p) { return pt_quotient(p, OP_floordiv); }
 static ExprRef pt_minmax(LwPt *p) {
   MgScalarOp op = (MgScalarOp)p->r->op;
-  ExprRef a = pt_arg(p, 0), b = pt_arg(p, 1);
+  ExprRef a = pt_arg(p, "self"), b = pt_arg(p, "other");
   if (p->ty == TY_i1) return op == OP_max ? OR(a, b) : AND(a, b);
   return pt_2(p, op, a, b);
 }
 /* fmax, fmin: a number wins over NaN, and of zeros the first */
 static ExprRef pt_fminmax(LwPt *p) {
-  ExprRef a = pt_arg(p, 0), b = pt_arg(p, 1);
+  ExprRef a = pt_arg(p, "self"), b = pt_arg(p, "other");
   if (!mg_ty_is_float(p->ty)) return pt_minmax(p);
   ExprRef second = p->r->op == OP_max ? LT(a, b) : GT(a, b);
   return WHERE(OR(pt_1(p, OP_isnan, a), second), b, a);
@@ -194,21 +198,22 @@ static ExprRef pt_fminmax(LwPt *p) {
  * they would have in memory. */
 static ExprRef pt_cmp(LwPt *p) {
   MgTy ty = p->ty == TY_i1 ? TY_u8 : p->ty, mem = mg_dtype_ty(point_common(p->L->g, p->n));
-  ExprRef a[2];
+  ExprRef a[] = {pt_arg_as(p, "self", ty), pt_arg_as(p, "other", ty)};
   for (int k = 0; k < 2; k++) {
-    a[k] = pt_arg_as(p, k, ty);
     if (mem == TY_f16 || mem == TY_bf16) a[k] = mg_ex_cvt(p->L->x, ty, mg_ex_cvt(p->L->x, mem, a[k]));
   }
   return pt_2(p, (MgScalarOp)p->r->op, a[0], a[1]);
 }
-static ExprRef pt_bool(LwPt *p, int k) { return pt_arg_as(p, k, TY_i1); }
-static ExprRef pt_logical2(LwPt *p) { return pt_2(p, (MgScalarOp)p->r->op, pt_bool(p, 0), pt_bool(p, 1)); }
-static ExprRef pt_logical_not(LwPt *p) { return NOT(pt_bool(p, 0)); }
+static ExprRef pt_bool(LwPt *p, const char *name) { return pt_arg_as(p, name, TY_i1); }
+static ExprRef pt_logical2(LwPt *p) {
+  return pt_2(p, (MgScalarOp)p->r->op, pt_bool(p, "self"), pt_bool(p, "other"));
+}
+static ExprRef pt_logical_not(LwPt *p) { return NOT(pt_bool(p, "self")); }
 static ExprRef pt_bitop(LwPt *p) { return mg_ty_is_float(p->ty) ? 0 : pt_op2(p); }
-static ExprRef pt_bitnot(LwPt *p) { return mg_ty_is_float(p->ty) ? 0 : NOT(pt_arg(p, 0)); }
+static ExprRef pt_bitnot(LwPt *p) { return mg_ty_is_float(p->ty) ? 0 : NOT(pt_arg(p, "self")); }
 static ExprRef pt_shift(LwPt *p) {
   if (p->ty == TY_i1) return 0;
-  ExprRef a = pt_arg(p, 0), b = pt_arg(p, 1);
+  ExprRef a = pt_arg(p, "self"), b = pt_arg(p, "other");
   if (!mg_ty_is_float(p->ty)) return pt_2(p, (MgScalarOp)p->r->op, a, b);
   ExprRef two = pt_1(p, OP_exp2, b); /* floats are scaled by the power of two */
   return p->r->op == OP_shl ? MUL(a, two) : DIV(a, two);
@@ -216,23 +221,23 @@ static ExprRef pt_shift(LwPt *p) {
 
 /* isnan and friends: integers have none of it */
 static ExprRef pt_isclass(LwPt *p) {
-  ExprRef a = pt_raw(p, 0);
+  ExprRef a = pt_raw(p, "self");
   if (!mg_ty_is_float(lw_ty(p->L, a))) return lw_const(p->L, TY_i1, 0);
   return pt_1(p, (MgScalarOp)p->r->op, a);
 }
 static ExprRef pt_isfinite(LwPt *p) {
-  ExprRef a = pt_raw(p, 0);
+  ExprRef a = pt_raw(p, "self");
   if (!mg_ty_is_float(lw_ty(p->L, a))) return lw_const(p->L, TY_i1, 1);
   return LT(pt_1(p, OP_abs, a), lw_const(p->L, lw_ty(p->L, a), INFINITY));
 }
 static ExprRef pt_isinf_sign(LwPt *p) { /* op: 1 for positive, 0 for negative infinity */
-  ExprRef a = pt_raw(p, 0);
+  ExprRef a = pt_raw(p, "self");
   MgTy ty = lw_ty(p->L, a);
   if (!mg_ty_is_float(ty)) return lw_const(p->L, TY_i1, 0);
   return EQ(a, lw_const(p->L, ty, p->r->op ? INFINITY : -INFINITY));
 }
 static ExprRef pt_signbit(LwPt *p) {
-  ExprRef a = pt_raw(p, 0);
+  ExprRef a = pt_raw(p, "self");
   MgTy ty = lw_ty(p->L, a);
   if (ty == TY_i1) return lw_const(p->L, TY_i1, 0);
   return mg_ty_is_float(ty) ? pt_1(p, OP_signbit, a) : LT(a, lw_const(p->L, ty, 0));
@@ -240,79 +245,79 @@ static ExprRef pt_signbit(LwPt *p) {
 static ExprRef pt_isclose(LwPt *p) {
   if (p->ty == TY_i1) return 0;
   MgTy ty = mg_ty_is_float(p->ty) ? p->ty : TY_f64;
-  ExprRef a = pt_arg_as(p, 0, ty), b = pt_arg_as(p, 1, ty);
-  ExprRef eq = EQ(pt_arg(p, 0), pt_arg(p, 1));
-  if (lw_arg_bool(p->n, 4, false) && mg_ty_is_float(p->ty)) eq = OR(eq, AND(NE(a, a), NE(b, b)));
-  ExprRef tol = ADD(lw_const(p->L, ty, pt_float(p, 3, 1e-8)),
-                    pt_1(p, OP_abs, MUL(lw_const(p->L, ty, pt_float(p, 2, 1e-5)), b)));
+  ExprRef a = pt_arg_as(p, "self", ty), b = pt_arg_as(p, "other", ty);
+  ExprRef eq = EQ(pt_arg(p, "self"), pt_arg(p, "other"));
+  if (lw_arg_bool(p->n, "equal_nan", false) && mg_ty_is_float(p->ty)) eq = OR(eq, AND(NE(a, a), NE(b, b)));
+  ExprRef tol = ADD(lw_const(p->L, ty, pt_float(p, "atol", 1e-8)),
+                    pt_1(p, OP_abs, MUL(lw_const(p->L, ty, pt_float(p, "rtol", 1e-5)), b)));
   ExprRef err = pt_1(p, OP_abs, SUB(a, b));
   ExprRef fin = LT(err, lw_const(p->L, ty, INFINITY));
   return OR(eq, AND(fin, LE(err, tol)));
 }
 
-static ExprRef pt_reciprocal(LwPt *p) { return DIV(C(1), pt_arg(p, 0)); }
+static ExprRef pt_reciprocal(LwPt *p) { return DIV(C(1), pt_arg(p, "self")); }
 static ExprRef pt_square(LwPt *p) {
-  ExprRef a = pt_arg(p, 0);
+  ExprRef a = pt_arg(p, "self");
   return pt_mul2(p, a, a);
 }
 static ExprRef pt_deg(LwPt *p) {
-  return MUL(pt_arg(p, 0),
+  return MUL(pt_arg(p, "self"),
              C(p->r->op ? 57.295779513082320876798154814105 : 0.017453292519943295769236907684886));
 }
 static ExprRef pt_sinc(LwPt *p) {
-  ExprRef a = pt_arg(p, 0), t = MUL(a, C(3.14159265358979323846));
+  ExprRef a = pt_arg(p, "self"), t = MUL(a, C(3.14159265358979323846));
   return WHERE(EQ(a, C(0)), C(1), DIV(pt_1(p, OP_sin, t), t));
 }
 /* asinh, acosh: SLEEF's overflow where the square does */
 static ExprRef pt_area(LwPt *p) {
   MgScalarOp op = (MgScalarOp)p->r->op;
-  ExprRef a = pt_arg(p, 0), b = op == OP_asinh ? pt_1(p, OP_abs, a) : a;
+  ExprRef a = pt_arg(p, "self"), b = op == OP_asinh ? pt_1(p, OP_abs, a) : a;
   ExprRef large = ADD(pt_1(p, OP_log, b), C(0.693147180559945309417));
   if (op == OP_asinh) large = pt_2(p, OP_copysign, large, a);
   return WHERE(GT(b, C(1e15)), large, pt_1(p, op, a));
 }
 static ExprRef pt_logit(LwPt *p) {
-  ExprRef a = pt_arg(p, 0);
-  if (pt_has(p, 1)) {
-    double eps = pt_float(p, 1, 0);
+  ExprRef a = pt_arg(p, "self");
+  if (pt_has(p, "eps")) {
+    double eps = pt_float(p, "eps", 0);
     ExprRef lo = C(eps), hi = SUB(C(1), C(eps));
     a = WHERE(LT(a, lo), lo, WHERE(GT(a, hi), hi, a));
   }
   return pt_1(p, OP_log, DIV(a, SUB(C(1), a)));
 }
 static ExprRef pt_entr(LwPt *p) {
-  ExprRef a = pt_arg(p, 0);
+  ExprRef a = pt_arg(p, "self");
   return WHERE(NE(a, a), a,
                WHERE(GT(a, C(0)), MUL(NEG(a), pt_1(p, OP_log, a)), WHERE(EQ(a, C(0)), C(0), C(-INFINITY))));
 }
 static ExprRef pt_ndtr(LwPt *p) {
-  return MUL(C(0.5), pt_1(p, OP_erfc, MUL(NEG(pt_arg(p, 0)), C(0.70710678118654752440))));
+  return MUL(C(0.5), pt_1(p, OP_erfc, MUL(NEG(pt_arg(p, "self")), C(0.70710678118654752440))));
 }
 static ExprRef pt_angle(LwPt *p) {
-  ExprRef a = pt_arg(p, 0);
+  ExprRef a = pt_arg(p, "self");
   return WHERE(NE(a, a), a, WHERE(LT(a, C(0)), C(3.14159265358979323846), C(0)));
 }
 static ExprRef pt_nan_to_num(LwPt *p) {
-  ExprRef a = pt_arg(p, 0);
+  ExprRef a = pt_arg(p, "self");
   if (!mg_ty_is_float(p->ty)) return a;
   MgDtype dt = (MgDtype)lw_meta(p->L, p->n->out[0])->dtype;
   double top = dt == DT_f64   ? 1.7976931348623157e308
                : dt == DT_f32 ? 3.4028234663852886e38
                : dt == DT_f16 ? 65504
                               : 3.38953138925153547590470800371487866880e38;
-  ExprRef r = WHERE(EQ(a, C(INFINITY)), C(pt_float(p, 2, top)),
-                    WHERE(EQ(a, C(-INFINITY)), C(pt_float(p, 3, -top)), a));
-  return WHERE(pt_1(p, OP_isnan, a), C(pt_float(p, 1, 0)), r);
+  ExprRef r = WHERE(EQ(a, C(INFINITY)), C(pt_float(p, "posinf", top)),
+                    WHERE(EQ(a, C(-INFINITY)), C(pt_float(p, "neginf", -top)), a));
+  return WHERE(pt_1(p, OP_isnan, a), C(pt_float(p, "nan", 0)), r);
 }
 
 static ExprRef pt_pow2(LwPt *p, ExprRef a, ExprRef b) { return pt_2(p, OP_pow, a, b); }
 static ExprRef pt_pow(LwPt *p) {
-  const MgArg *e = lw_arg(p->n, 1);
-  ExprRef a = pt_arg(p, 0);
+  const MgArg *e = lw_arg(p->n, "exponent");
+  ExprRef a = pt_arg(p, "self");
   double k;
   if (p->ty == TY_i1) return 0;
-  if (e->tag == MA_val || !mg_ty_is_float(p->ty)) return pt_pow2(p, a, pt_arg(p, 1));
-  k = pt_float(p, 1, NAN);
+  if (e->tag == MA_val || !mg_ty_is_float(p->ty)) return pt_pow2(p, a, pt_arg(p, "exponent"));
+  k = pt_float(p, "exponent", NAN);
   if (k == 0) return C(1);
   if (k == 1) return a;
   if (k == 2) return MUL(a, a);
@@ -321,52 +326,55 @@ static ExprRef pt_pow(LwPt *p) {
   if (k == -0.5) return DIV(C(1), pt_1(p, OP_sqrt, a));
   if (k == -1) return DIV(C(1), a);
   if (k == -2) return DIV(C(1), MUL(a, a));
-  return pt_pow2(p, a, pt_arg(p, 1));
+  return pt_pow2(p, a, pt_arg(p, "exponent"));
 }
 static ExprRef pt_hypot(LwPt *p) { /* scaled, so that squares neither overflow nor vanish */
-  ExprRef a = pt_1(p, OP_abs, pt_arg(p, 0)), b = pt_1(p, OP_abs, pt_arg(p, 1));
+  ExprRef a = pt_1(p, OP_abs, pt_arg(p, "self")), b = pt_1(p, OP_abs, pt_arg(p, "other"));
   ExprRef m = MAX(a, b), s = MIN(a, b), q = DIV(s, m);
   ExprRef r = WHERE(EQ(m, C(0)), C(0), MUL(m, pt_1(p, OP_sqrt, ADD(C(1), MUL(q, q)))));
   ExprRef inf = C(INFINITY);
   return WHERE(OR(EQ(a, inf), EQ(b, inf)), inf, r);
 }
 static ExprRef pt_heaviside(LwPt *p) {
-  ExprRef a = pt_arg(p, 0), v = pt_arg(p, 1);
+  ExprRef a = pt_arg(p, "self"), v = pt_arg(p, "values");
   if (p->ty == TY_i1) return OR(a, v);
   return WHERE(EQ(a, C(0)), v, WHERE(GT(a, C(0)), C(1), C(0))); /* NaN: 0 */
 }
 static ExprRef pt_logaddexp(LwPt *p) { /* op: 1 for base 2 */
-  ExprRef a = pt_arg(p, 0), b = pt_arg(p, 1), m = MAX(a, b), d = NEG(pt_1(p, OP_abs, SUB(a, b)));
+  ExprRef a = pt_arg(p, "self"), b = pt_arg(p, "other"), m = MAX(a, b), d = NEG(pt_1(p, OP_abs, SUB(a, b)));
   ExprRef l = p->r->op ? MUL(pt_1(p, OP_log1p, pt_1(p, OP_exp2, d)), C(1.4426950408889634))
                        : pt_1(p, OP_log1p, EXP(d));
   return WHERE(AND(EQ(a, b), EQ(pt_1(p, OP_abs, a), C(INFINITY))), a, ADD(m, l));
 }
 static ExprRef pt_xlogy(LwPt *p) { /* op: OP_log, or OP_log1p */
-  ExprRef a = pt_arg(p, 0), b = pt_arg(p, 1);
+  ExprRef a = pt_arg(p, "self"), b = pt_arg(p, "other");
   ExprRef r = WHERE(EQ(a, C(0)), C(0), MUL(a, pt_1(p, (MgScalarOp)p->r->op, b)));
   return WHERE(NE(b, b), b, r);
 }
-static ExprRef pt_where_op(LwPt *p) { return WHERE(pt_bool(p, 0), pt_arg(p, 1), pt_arg(p, 2)); }
-static ExprRef pt_masked_fill(LwPt *p) { return WHERE(pt_bool(p, 1), pt_arg(p, 2), pt_arg(p, 0)); }
+static ExprRef pt_where_op(LwPt *p) {
+  return WHERE(pt_bool(p, "condition"), pt_arg(p, "self"), pt_arg(p, "other"));
+}
+static ExprRef pt_masked_fill(LwPt *p) {
+  return WHERE(pt_bool(p, "mask"), pt_arg(p, "value"), pt_arg(p, "self"));
+}
 /* clamp: min(max(x, lo), hi), so hi wins when lo > hi; NaN in any operand wins */
-static ExprRef pt_clamp(LwPt *p) { /* op: 0 clamp, 1 clamp_min, 2 clamp_max */
-  ExprRef a = pt_arg(p, 0);
-  int lo = p->r->op == 2 ? -1 : 1, hi = p->r->op == 2 ? 1 : p->r->op == 1 ? -1 : 2;
-  if (lo > 0 && pt_has(p, lo)) a = p->ty == TY_i1 ? OR(a, pt_arg(p, lo)) : MAX(a, pt_arg(p, lo));
-  if (hi > 0 && pt_has(p, hi)) a = p->ty == TY_i1 ? AND(a, pt_arg(p, hi)) : MIN(a, pt_arg(p, hi));
+static ExprRef pt_clamp(LwPt *p) {
+  ExprRef a = pt_arg(p, "self");
+  if (pt_has(p, "min")) a = p->ty == TY_i1 ? OR(a, pt_arg(p, "min")) : MAX(a, pt_arg(p, "min"));
+  if (pt_has(p, "max")) a = p->ty == TY_i1 ? AND(a, pt_arg(p, "max")) : MIN(a, pt_arg(p, "max"));
   return a;
 }
 static ExprRef pt_addcmul(LwPt *p) { /* self + value * t1 (op) t2 */
-  ExprRef v = pt_arg(p, 3), a = pt_arg(p, 1), b = pt_arg(p, 2);
+  ExprRef v = pt_arg(p, "value"), a = pt_arg(p, "tensor1"), b = pt_arg(p, "tensor2");
   if (p->ty == TY_i1) return 0;
   ExprRef t = p->r->op == OP_div ? DIV(MUL(v, a), b) : MUL(MUL(v, a), b);
-  return ADD(pt_arg(p, 0), t);
+  return ADD(pt_arg(p, "self"), t);
 }
 static ExprRef pt_lerp(LwPt *p) {
-  ExprRef a = pt_arg(p, 0), b = pt_arg(p, 1), w = pt_arg(p, 2), d = SUB(b, a);
+  ExprRef a = pt_arg(p, "self"), b = pt_arg(p, "end"), w = pt_arg(p, "weight"), d = SUB(b, a);
   return WHERE(LT(pt_1(p, OP_abs, w), C(0.5)), ADD(a, MUL(w, d)), SUB(b, MUL(d, SUB(C(1), w))));
 }
-static ExprRef pt_ldexp(LwPt *p) { return MUL(pt_arg(p, 0), pt_1(p, OP_exp2, pt_arg(p, 1))); }
+static ExprRef pt_ldexp(LwPt *p) { return MUL(pt_arg(p, "self"), pt_1(p, OP_exp2, pt_arg(p, "other"))); }
 
 static bool ok_int_result(const MgGraph *g, const MgNode *n) {
   MgDtype d = (MgDtype)mg_val(g, n->out[0])->dtype;
@@ -383,21 +391,20 @@ static bool ok_shift(const MgGraph *g, const MgNode *n) {
 /* What the op computes in is decided by its arguments; ATen refuses some of their dtypes
  * whatever the other one is. */
 static bool ok_arg_kinds(const MgGraph *g, const MgNode *n, bool (*takes)(MgDtype)) {
-  for (int i = 0; i < 2 && i < n->narg; i++)
-    if (lw_arg_val(n, i) && !takes((MgDtype)mg_val(g, lw_arg_val(n, i))->dtype)) return false;
-  return true;
+  ValRef a = lw_arg_val(n, "self"), b = lw_arg_val(n, "other");
+  return (!a || takes((MgDtype)mg_val(g, a)->dtype)) && (!b || takes((MgDtype)mg_val(g, b)->dtype));
 }
 static bool takes_number(MgDtype d) { return d != DT_bool; }
 static bool ok_sub(const MgGraph *g, const MgNode *n) { return ok_arg_kinds(g, n, takes_number); }
 static bool ok_logaddexp(const MgGraph *g, const MgNode *n) { return ok_arg_kinds(g, n, mg_dtype_is_float); }
 /* A copy to another device is a call. */
 static bool ok_same_device(const MgGraph *g, const MgNode *n) {
-  ValRef v = lw_arg_val(n, 0), o = n->out[0];
+  ValRef v = lw_arg_val(n, "self"), o = n->out[0];
   return v && o && mg_val(g, v)->device == mg_val(g, o)->device &&
          mg_val(g, v)->dev_index == mg_val(g, o)->dev_index;
 }
 static bool ok_same_device_src(const MgGraph *g, const MgNode *n) {
-  ValRef v = lw_arg_val(n, 1), o = n->out[0];
+  ValRef v = lw_arg_val(n, lw_either(n, "src", "value")), o = n->out[0];
   return !v ||
          (mg_val(g, v)->device == mg_val(g, o)->device && mg_val(g, v)->dev_index == mg_val(g, o)->dev_index);
 }
@@ -489,8 +496,8 @@ const LwRow lw_rows_point[] = {
   TS(PE, "masked_fill", NULL, pt_masked_fill, 0, TR_result)
   PE("clamp", lw_ok_not_bool, pt_clamp, 0, TR_result)
   PE("clamp.Tensor", lw_ok_not_bool, pt_clamp, 0, TR_result)
-  PE("clamp_min", lw_ok_not_bool, pt_clamp, 1, TR_result) PE("clamp_min.Tensor", NULL, pt_clamp, 1, TR_result)
-  PE("clamp_max", lw_ok_not_bool, pt_clamp, 2, TR_result) PE("clamp_max.Tensor", NULL, pt_clamp, 2, TR_result)
+  PE("clamp_min", lw_ok_not_bool, pt_clamp, 0, TR_result) PE("clamp_min.Tensor", NULL, pt_clamp, 0, TR_result)
+  PE("clamp_max", lw_ok_not_bool, pt_clamp, 0, TR_result) PE("clamp_max.Tensor", NULL, pt_clamp, 0, TR_result)
   PE("addcmul", lw_ok_not_bool, pt_addcmul, OP_mul, TR_result)
   PE("addcdiv", lw_ok_float, pt_addcmul, OP_div, TR_result)
   PE("lerp.Scalar", lw_ok_float, pt_lerp, 0, TR_result) PE("lerp.Tensor", lw_ok_float, pt_lerp, 0, TR_result)
@@ -501,8 +508,8 @@ const LwRow lw_rows_point[] = {
   PE("to.dtype_layout", ok_same_device, pt_cast, 0, TR_result)
   PE("to.other", ok_same_device, pt_cast, 0, TR_result) PE("type_as", ok_same_device, pt_cast, 0, TR_result)
   PE("lift_fresh_copy", NULL, pt_copy, 0, TR_result) PE("alias_copy", NULL, pt_copy, 0, TR_result)
-  PE("detach_copy", NULL, pt_copy, 0, TR_result) PE("copy", ok_same_device_src, pt_second, 0, TR_result)
-  TS(PE, "fill", ok_same_device_src, pt_second, 0, TR_result)
+  PE("detach_copy", NULL, pt_copy, 0, TR_result) PE("copy", ok_same_device_src, pt_source, 0, TR_result)
+  TS(PE, "fill", ok_same_device_src, pt_source, 0, TR_result)
   {0},
 };
 /* clang-format on */

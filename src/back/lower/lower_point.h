@@ -20,11 +20,13 @@ struct LwPt {
 
 /* Lowers a node whose result is r->expr of its broadcast operands. */
 MgRc lw_point(Lower *L, MgNode *n, const LwRow *r);
-ExprRef pt_arg(LwPt *p, int k); /* operand k (tensor or number), converted to p->ty */
-ExprRef pt_arg_as(LwPt *p, int k, MgTy ty);
-ExprRef pt_raw(LwPt *p, int k); /* tensor operand k in its own compute type */
-static inline bool pt_has(LwPt *p, int k) { return !lw_is_none(p->n, k); }
-static inline double pt_float(LwPt *p, int k, double deflt) { return lw_arg_float(p->L->g, p->n, k, deflt); }
+ExprRef pt_arg(LwPt *p, const char *name); /* an operand (tensor or number), converted to p->ty */
+ExprRef pt_arg_as(LwPt *p, const char *name, MgTy ty);
+ExprRef pt_raw(LwPt *p, const char *name); /* a tensor operand in its own compute type */
+static inline bool pt_has(LwPt *p, const char *name) { return !lw_is_none(p->n, name); }
+static inline double pt_float(LwPt *p, const char *name, double deflt) {
+  return lw_arg_float(p->L->g, p->n, name, deflt);
+}
 static inline ExprRef pt_c(LwPt *p, double v) { return lw_const(p->L, p->ty, v); }
 static inline ExprRef pt_1(LwPt *p, MgScalarOp op, ExprRef a) { return lw_op1(p->L, op, a); }
 static inline ExprRef pt_2(LwPt *p, MgScalarOp op, ExprRef a, ExprRef b) { return lw_op2(p->L, op, a, b); }

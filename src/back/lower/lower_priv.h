@@ -162,35 +162,39 @@ MgRc lw_part_write(Lower *L, const MgNode *n, bool *done);
 /* Views that slice_scatter and its kind write: new size and stride lists. */
 MgRc lw_part_slice(Lower *L, const MgNode *n, const MgView *whole, MgView *part);
 MgRc lw_part_select(Lower *L, const MgNode *n, const MgView *whole, MgView *part);
-MgRc lw_part_diagonal(Lower *L, const MgNode *n, int first, const MgView *whole,
-                      MgView *part); /* first: the offset, before the dims */
+MgRc lw_part_diagonal(Lower *L, const MgNode *n, const MgView *whole, MgView *part);
 /* The `size` places of `whole` from `start` on along dim: new size and stride lists. */
 MgRc lw_part_range(Lower *L, const MgView *whole, int dim, SymRef start, SymRef size, MgView *part);
 
-/* ---- arguments ---- */
-static inline const MgArg *lw_arg(const MgNode *n, int k) {
-  static const MgArg none;
-  return k < n->narg ? &n->arg[k] : &none;
-}
-static inline bool lw_is_none(const MgNode *n, int k) {
-  const MgArg *a = lw_arg(n, k);
+/* ---- arguments ----
+ * An argument is named as the op's schema names it; None if the op has no such parameter.  Overloads and ops
+ * of one lowering may so differ in what they have, and in where they have it.
+ * tools/check_arguments.py refuses a name that no schema has. */
+const MgArg *lw_arg(const MgNode *n, const char *name);
+/* Of two names the one that the op has, for ops that name the same thing differently. */
+const char *lw_either(const MgNode *n, const char *name, const char *other);
+/* The first argument if it is a tensor, for lowerings of ops that all name it differently. */
+static inline ValRef lw_first(const MgNode *n) { return mg_node_first(n); }
+static inline bool lw_is_none(const MgNode *n, const char *name) {
+  const MgArg *a = lw_arg(n, name);
   return a->tag == MA_none || (a->tag == MA_val && !a->u.val);
 }
-static inline ValRef lw_arg_val(const MgNode *n, int k) {
-  const MgArg *a = lw_arg(n, k);
+static inline ValRef lw_arg_val(const MgNode *n, const char *name) {
+  const MgArg *a = lw_arg(n, name);
   return a->tag == MA_val ? a->u.val : 0;
 }
-bool lw_arg_bool(const MgNode *n, int k, bool deflt);
-SymRef lw_arg_sym(Lower *L, const MgNode *n, int k, int64_t deflt); /* an int argument */
-double lw_arg_float(const MgGraph *g, const MgNode *n, int k,
-                    double deflt);                                     /* a constant Scalar/float argument */
-bool lw_arg_int(const MgGraph *g, const MgNode *n, int k, int64_t *v); /* a constant int argument */
+bool lw_arg_bool(const MgNode *n, const char *name, bool deflt);
+SymRef lw_arg_sym(Lower *L, const MgNode *n, const char *name, int64_t deflt); /* an int argument */
+/* A constant Scalar or float argument. */
+double lw_arg_float(const MgGraph *g, const MgNode *n, const char *name, double deflt);
+bool lw_arg_int(const MgGraph *g, const MgNode *n, const char *name,
+                int64_t *v); /* a constant int argument */
 /* Item i of an int list argument (a single int or one item stands for all); deflt when
  * the list is empty or None. */
-SymRef lw_arg_item(Lower *L, const MgNode *n, int k, int i, int64_t deflt);
-int lw_arg_len(const MgNode *n, int k); /* items of a list argument; 0 for None */
+SymRef lw_arg_item(Lower *L, const MgNode *n, const char *name, int i, int64_t deflt);
+int lw_arg_len(const MgNode *n, const char *name); /* items of a list argument; 0 for None */
 /* A dimension argument wrapped into [0, ndim); false when it is not constant. */
-bool lw_arg_dim(const MgGraph *g, const MgNode *n, int k, int ndim, int *d);
+bool lw_arg_dim(const MgGraph *g, const MgNode *n, const char *name, int ndim, int *d);
 /* A Scalar argument as an expression of type ty. */
 ExprRef lw_arg_scalar(Lower *L, const MgArg *a, MgTy ty);
 
@@ -221,8 +225,8 @@ MgRc lw_check(Lower *L, ExprRef bad, const SymRef *size, int ndim, const char *t
  * `at` of sizes out[0..nout). */
 void lw_reshape_map(Lower *L, const SymRef *in, int nin, const SymRef *out, int nout, const ExprRef *at,
                     ExprRef *to);
-/* A slice bound (argument k; `deflt` when None) wrapped and clamped into [0, size], as torch does. */
-SymRef lw_slice_bound(Lower *L, const MgNode *n, int k, SymRef size, SymRef deflt);
+/* A slice bound (`deflt` when None) wrapped and clamped into [0, size], as torch does. */
+SymRef lw_slice_bound(Lower *L, const MgArg *a, SymRef size, SymRef deflt);
 /* The value whose memory v is a view of: v itself unless a view op made it. */
 ValRef lw_base(Lower *L, ValRef v);
 
@@ -240,7 +244,7 @@ typedef struct LwIndexing {
   int nd, bdim, pos;
   ValRef t[LW_MAX_NDIM];
 } LwIndexing;
-bool lw_indexing(const MgGraph *g, const MgNode *n, int karg, LwIndexing *q);
+bool lw_indexing(const MgGraph *g, const MgNode *n, LwIndexing *q);
 /* Self's indices for result point `at`; *in: all in range. */
 MgRc lw_indexing_map(Lower *L, const LwIndexing *q, const SymRef *size, const ExprRef *at, bool check,
                      ExprRef *to, ExprRef *in);

@@ -29,21 +29,21 @@ MgRc lw_reduce(Lower *L, MgRedOp op, ExprRef body, int ndim, const SymRef *size,
   return MG_OK;
 }
 
-bool lw_red_init(Lower *L, MgNode *n, int kdim, int kkeep, MgTy ty, LwRed *q) {
-  *q = (LwRed){.L = L, .src = lw_arg_val(n, 0), .ty = ty};
+bool lw_red_init(Lower *L, MgNode *n, MgTy ty, LwRed *q) {
+  *q = (LwRed){.L = L, .src = lw_first(n), .ty = ty};
   const MgVal *m = lw_meta(L, q->src);
   q->nd = m->ndim;
   q->size = m->size;
-  q->keep = kkeep >= 0 && lw_arg_bool(n, kkeep, false);
+  q->keep = lw_arg_bool(n, "keepdim", false);
   q->count = lw_int(L, 1);
-  int len = kdim >= 0 ? lw_arg_len(n, kdim) : 0;
+  int len = lw_arg_len(n, "dim");
   for (int d = 0; d < q->nd; d++) {
     q->at[d] = mg_ex_idx(L->x, d);
     q->red[d] = len == 0;
   }
   for (int i = 0; i < len; i++) {
     int64_t v;
-    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, kdim, i, 0), &v)) return false;
+    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, "dim", i, 0), &v)) return false;
     if (q->nd) q->red[v < 0 ? v + q->nd : v] = true;
   }
   for (int d = 0; d < q->nd; d++)
@@ -93,10 +93,10 @@ static MgTy reduce_sum_ty(Lower *L, ValRef v) {
 
 enum { R_sum, R_mean, R_prod, R_nansum, R_nanmean, R_count };
 
-static MgRc reduce_sum(Lower *L, MgNode *n, const LwRow *r, int kdim, int kkeep) {
+static MgRc reduce_sum(Lower *L, MgNode *n, const LwRow *r) {
   ValRef v = n->out[0];
   LwRed q;
-  if (!lw_red_init(L, n, kdim, kkeep, reduce_sum_ty(L, v), &q)) return MG_UNSUP;
+  if (!lw_red_init(L, n, reduce_sum_ty(L, v), &q)) return MG_UNSUP;
   ExprRef e = lw_red_src(&q), red = mg_ex_red(L->x, q.ty), value = 0;
   if (r->op == R_count) e = mg_ex_cvt(L->x, q.ty, mg_ex_cvt(L->x, TY_i1, lw_at(L, q.src, q.at)));
   ExprRef isnan = mg_ty_is_float(q.ty) ? lw_op1(L, OP_isnan, e) : 0;
@@ -111,15 +111,13 @@ static MgRc reduce_sum(Lower *L, MgNode *n, const LwRow *r, int kdim, int kkeep)
   }
   return lw_red_into(&q, v, r->op == R_prod ? RED_prod : RED_sum, e, value);
 }
-static MgRc reduce_sum_all(Lower *L, MgNode *n, const LwRow *r) { return reduce_sum(L, n, r, -1, -1); }
-static MgRc reduce_sum_dim(Lower *L, MgNode *n, const LwRow *r) { return reduce_sum(L, n, r, 1, 2); }
 
 /* any, all, max, min of all or named dims */
 static MgRc reduce_plain(Lower *L, MgNode *n, const LwRow *r) {
   LwRed q;
   bool logic = r->op == RED_any || r->op == RED_all;
-  MgTy ty = logic ? TY_i1 : reduce_ty(L, lw_arg_val(n, 0));
-  if (!lw_red_init(L, n, n->op->nparam > 1 ? 1 : -1, n->op->nparam > 2 ? 2 : -1, ty, &q)) return MG_UNSUP;
+  MgTy ty = logic ? TY_i1 : reduce_ty(L, lw_arg_val(n, "self"));
+  if (!lw_red_init(L, n, ty, &q)) return MG_UNSUP;
   MgRedOp op = (MgRedOp)r->op;
   if (ty == TY_i1) op = op == RED_max ? RED_any : op == RED_min ? RED_all : op; /* extremes of bools */
   return lw_red_into(&q, n->out[0], op, lw_red_src(&q), 0);
@@ -131,13 +129,13 @@ static ExprRef reduce_arg_src(LwRed *q) { /* bools are compared as integers */
 }
 static MgRc reduce_arg(Lower *L, MgNode *n, const LwRow *r) {
   LwRed q;
-  if (!lw_red_init(L, n, 1, 2, reduce_ty(L, lw_arg_val(n, 0)), &q)) return MG_UNSUP;
+  if (!lw_red_init(L, n, reduce_ty(L, lw_arg_val(n, "self")), &q)) return MG_UNSUP;
   return lw_red_into(&q, n->out[0], (MgRedOp)r->op, reduce_arg_src(&q), 0);
 }
 /* max.dim, min.dim: values and the first index that has them */
 static MgRc reduce_max_dim(Lower *L, MgNode *n, const LwRow *r) {
   LwRed q;
-  if (!lw_red_init(L, n, 1, 2, reduce_ty(L, lw_arg_val(n, 0)), &q)) return MG_UNSUP;
+  if (!lw_red_init(L, n, reduce_ty(L, lw_arg_val(n, "self")), &q)) return MG_UNSUP;
   TRY(lw_settle(L, q.src));
   MgRedOp op = r->op == RED_max ? (q.ty == TY_i1 ? RED_any : RED_max) : q.ty == TY_i1 ? RED_all : RED_min;
   TRY(lw_red_into(&q, n->out[0], op, lw_red_src(&q), 0));
@@ -145,7 +143,7 @@ static MgRc reduce_max_dim(Lower *L, MgNode *n, const LwRow *r) {
 }
 static MgRc reduce_aminmax(Lower *L, MgNode *n, const LwRow *r) {
   LwRed q;
-  if (!lw_red_init(L, n, 1, 2, reduce_ty(L, lw_arg_val(n, 0)), &q)) return MG_UNSUP;
+  if (!lw_red_init(L, n, reduce_ty(L, lw_arg_val(n, "self")), &q)) return MG_UNSUP;
   TRY(lw_settle(L, q.src));
   TRY(lw_red_into(&q, n->out[0], q.ty == TY_i1 ? RED_all : RED_min, lw_red_src(&q), 0));
   return lw_red_into(&q, n->out[1], q.ty == TY_i1 ? RED_any : RED_max, lw_red_src(&q), 0);
@@ -157,10 +155,10 @@ static MgRc reduce_aminmax(Lower *L, MgNode *n, const LwRow *r) {
 enum { VAR_sqrt = 1, VAR_mean = 2 }; /* op bits: std, and the mean as second result */
 
 /* Two passes: the mean, then the sum of squared deviations over max(count - correction, 0). */
-static MgRc reduce_var(Lower *L, MgNode *n, const LwRow *r, int kdim, int kkeep, ExprRef correction) {
+static MgRc reduce_var(Lower *L, MgNode *n, const LwRow *r, ExprRef correction) {
   ValRef v = n->out[0];
   LwRed q;
-  if (!lw_red_init(L, n, kdim, kkeep, reduce_ty(L, v), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
+  if (!lw_red_init(L, n, reduce_ty(L, v), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
   TRY(lw_settle(L, q.src));
   ExprRef x = lw_red_src(&q), red = mg_ex_red(L->x, q.ty), count = mg_ex_cvt(L->x, q.ty, q.count), mean;
   ExprRef avg = lw_op2(L, OP_div, red, count);
@@ -174,26 +172,23 @@ static MgRc reduce_var(Lower *L, MgNode *n, const LwRow *r, int kdim, int kkeep,
   if (!(r->op & VAR_mean) || !n->out[1] || !L->val[n->out[1]].uses) return MG_OK;
   return lw_define(L, n->out[1], lw_red_outer(&q, mean));
 }
-static MgRc reduce_var_all(Lower *L, MgNode *n, const LwRow *r) { /* (self, unbiased) */
-  return reduce_var(L, n, r, -1, -1, lw_int(L, lw_arg_bool(n, 1, true)));
+static MgRc reduce_var_unbiased(Lower *L, MgNode *n, const LwRow *r) {
+  return reduce_var(L, n, r, lw_int(L, lw_arg_bool(n, "unbiased", true)));
 }
-static MgRc reduce_var_dim(Lower *L, MgNode *n, const LwRow *r) { /* (self, dim, unbiased, keepdim) */
-  return reduce_var(L, n, r, 1, 3, lw_int(L, lw_arg_bool(n, 2, true)));
-}
-static MgRc reduce_var_corr(Lower *L, MgNode *n, const LwRow *r) { /* (self, dim, correction, keepdim) */
-  ExprRef c = lw_is_none(n, 2) ? lw_int(L, 1) : lw_arg_scalar(L, lw_arg(n, 2), TY_f64);
-  return reduce_var(L, n, r, 1, 3, c);
+static MgRc reduce_var_corr(Lower *L, MgNode *n, const LwRow *r) {
+  ExprRef c = lw_is_none(n, "correction") ? lw_int(L, 1) : lw_arg_scalar(L, lw_arg(n, "correction"), TY_f64);
+  return reduce_var(L, n, r, c);
 }
 
 /* ---- norms, logsumexp
  * ---------------------------------------------------------------------------------------------- */
 
-/* ||x||_p with argument numbers of p, dim and keepdim (-1: none) */
-static MgRc reduce_norm(Lower *L, MgNode *n, int kp, int kdim, int kkeep) {
+/* ||x||_p */
+static MgRc reduce_norm(Lower *L, MgNode *n, const LwRow *r) {
   ValRef v = n->out[0];
   LwRed q;
-  if (!lw_red_init(L, n, kdim, kkeep, reduce_ty(L, v), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
-  double p = lw_arg_float(L->g, n, kp, 2);
+  if (!lw_red_init(L, n, reduce_ty(L, v), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
+  double p = lw_arg_float(L->g, n, lw_either(n, "p", "ord"), 2);
   ExprRef x = lw_red_src(&q), a = lw_op1(L, OP_abs, x), red = mg_ex_red(L->x, q.ty);
   if (p != 0 && mg_sym_is(L->x, q.count, 1))
     return lw_red_into(&q, v, RED_sum, a, 0); /* even where its power overflows */
@@ -205,13 +200,11 @@ static MgRc reduce_norm(Lower *L, MgNode *n, int kp, int kdim, int kkeep) {
   ExprRef e = lw_op2(L, OP_pow, a, lw_const(L, q.ty, p));
   return lw_red_into(&q, v, RED_sum, e, lw_op2(L, OP_pow, red, lw_const(L, q.ty, 1 / p)));
 }
-static MgRc reduce_norm_dim(Lower *L, MgNode *n, const LwRow *r) { return reduce_norm(L, n, 1, 2, 3); }
-static MgRc reduce_norm_all(Lower *L, MgNode *n, const LwRow *r) { return reduce_norm(L, n, 1, -1, -1); }
 
 static MgRc reduce_logsumexp(Lower *L, MgNode *n, const LwRow *r) {
   ValRef v = n->out[0];
   LwRed q;
-  if (!lw_red_init(L, n, 1, 2, reduce_ty(L, v), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
+  if (!lw_red_init(L, n, reduce_ty(L, v), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
   TRY(lw_settle(L, q.src));
   ExprRef x = lw_red_src(&q), top, red = mg_ex_red(L->x, q.ty), zero = lw_const(L, q.ty, 0);
   TRY(lw_red_temp(&q, RED_max, x, 0, lw_acc_dtype(q.ty), &top));
@@ -226,11 +219,11 @@ static MgRc reduce_logsumexp(Lower *L, MgNode *n, const LwRow *r) {
  */
 
 static MgRc reduce_scan(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef v = n->out[0], src = lw_arg_val(n, 0);
+  ValRef v = n->out[0], src = lw_arg_val(n, "self");
   const MgVal *m = lw_meta(L, v);
   int dim, k = 0;
   if (m->ndim == 0) return lw_define(L, v, lw_at(L, src, NULL));
-  if (!lw_arg_dim(L->g, n, 1, m->ndim, &dim)) return MG_UNSUP;
+  if (!lw_arg_dim(L->g, n, "dim", m->ndim, &dim)) return MG_UNSUP;
   MgTy ty = reduce_sum_ty(L, v);
   MgView out;
   ExprRef to[LW_MAX_NDIM];
@@ -256,23 +249,24 @@ static MgRc reduce_scan(Lower *L, MgNode *n, const LwRow *r) {
 }
 
 static bool ok_arg(const MgGraph *g, const MgNode *n) {
-  return mg_val(g, lw_arg_val(n, 0))->dtype != DT_bool;
+  return mg_val(g, lw_arg_val(n, "self"))->dtype != DT_bool;
 }
 
 #define R(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, 0, NULL},
 #define RM(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, LWF_multi, NULL},
 #define VARS(name, op)                                                                                       \
-  RM(name, lw_ok_float, reduce_var_all, op)                                                                  \
-  RM(name ".dim", lw_ok_float, reduce_var_dim, op) RM(name ".correction", lw_ok_float, reduce_var_corr, op)
+  RM(name, lw_ok_float, reduce_var_unbiased, op)                                                             \
+  RM(name ".dim", lw_ok_float, reduce_var_unbiased, op)                                                      \
+  RM(name ".correction", lw_ok_float, reduce_var_corr, op)
 /* Rows have no commas between them. */
 /* clang-format off */
 const LwRow lw_rows_reduce[] = {
-  R("sum", NULL, reduce_sum_all, R_sum) R("sum.dim_IntList", NULL, reduce_sum_dim, R_sum)
-  R("mean", lw_ok_float, reduce_sum_all, R_mean) R("mean.dim", lw_ok_float, reduce_sum_dim, R_mean)
-  R("prod", NULL, reduce_sum_all, R_prod) R("prod.dim_int", NULL, reduce_sum_dim, R_prod)
-  R("nansum", NULL, reduce_sum_dim, R_nansum) RM("nanmean", lw_ok_float, reduce_sum_dim, R_nanmean)
-  R("count_nonzero", NULL, reduce_sum_dim, R_count)
-  R("count_nonzero.dim_IntList", NULL, reduce_sum_dim, R_count)
+  R("sum", NULL, reduce_sum, R_sum) R("sum.dim_IntList", NULL, reduce_sum, R_sum)
+  R("mean", lw_ok_float, reduce_sum, R_mean) R("mean.dim", lw_ok_float, reduce_sum, R_mean)
+  R("prod", NULL, reduce_sum, R_prod) R("prod.dim_int", NULL, reduce_sum, R_prod)
+  R("nansum", NULL, reduce_sum, R_nansum) RM("nanmean", lw_ok_float, reduce_sum, R_nanmean)
+  R("count_nonzero", NULL, reduce_sum, R_count)
+  R("count_nonzero.dim_IntList", NULL, reduce_sum, R_count)
   R("any", NULL, reduce_plain, RED_any) R("any.dim", NULL, reduce_plain, RED_any)
   R("any.dims", NULL, reduce_plain, RED_any)
   R("all", NULL, reduce_plain, RED_all) R("all.dim", NULL, reduce_plain, RED_all)
@@ -283,10 +277,10 @@ const LwRow lw_rows_reduce[] = {
   RM("max.dim", NULL, reduce_max_dim, RED_max) RM("min.dim", NULL, reduce_max_dim, RED_min)
   RM("aminmax", NULL, reduce_aminmax, 0)
   VARS("var", 0) VARS("std", VAR_sqrt) VARS("var_mean", VAR_mean) VARS("std_mean", VAR_sqrt | VAR_mean)
-  R("linalg_vector_norm", lw_ok_float, reduce_norm_dim, 0) R("norm.Scalar", lw_ok_float, reduce_norm_all, 0)
-  R("norm.ScalarOpt_dim", lw_ok_float, reduce_norm_dim, 0)
-  R("norm.ScalarOpt_dim_dtype", lw_ok_float, reduce_norm_dim, 0)
-  R("norm.ScalarOpt_dtype", lw_ok_float, reduce_norm_all, 0)
+  R("linalg_vector_norm", lw_ok_float, reduce_norm, 0) R("norm.Scalar", lw_ok_float, reduce_norm, 0)
+  R("norm.ScalarOpt_dim", lw_ok_float, reduce_norm, 0)
+  R("norm.ScalarOpt_dim_dtype", lw_ok_float, reduce_norm, 0)
+  R("norm.ScalarOpt_dtype", lw_ok_float, reduce_norm, 0)
   RM("logsumexp", lw_ok_float, reduce_logsumexp, 0)
   R("cumsum", NULL, reduce_scan, RED_sum) R("cumprod", NULL, reduce_scan, RED_prod)
   {0},

@@ -15,9 +15,9 @@ typedef struct LwRed { /* a reduction being lowered: what is reduced, over which
   SymRef count;            /* elements reduced into one */
 } LwRed;
 
-/* Dims come from argument kdim (an int, a list, or None: all), keepdim from kkeep; -1:
- * the op has no such argument. */
-bool lw_red_init(Lower *L, MgNode *n, int kdim, int kkeep, MgTy ty, LwRed *q);
+/* Over the dims of argument `dim` (an int, a list; all: None, or no such argument), kept if `keepdim` is set.
+ */
+bool lw_red_init(Lower *L, MgNode *n, MgTy ty, LwRed *q);
 ExprRef lw_red_src(LwRed *q); /* the source's element, in the accumulator's type */
 /* Reduces body (over the source's indices) into result v; value (over the result's) may use the red leaf.  A
  * result that nobody reads is left out. */

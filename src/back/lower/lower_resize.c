@@ -9,23 +9,20 @@ typedef struct Resize {
   MgNode *n;
   const SymRef *in, *out; /* sizes of source and result */
   int s, lead;            /* space dims, dims before them */
-  int kscale;             /* argument with the first scale (one each), or the list of them */
-  bool list;              /* kscale is a list */
   MgTy acc;               /* type of positions */
 } Resize;
 
-static bool resize_init(Lower *L, MgNode *n, int s, int kscale, bool list, const MgVal *in, const MgVal *out,
-                        Resize *z) {
-  *z = (Resize){
-      L, n, in->size, out->size, s, in->ndim - s, kscale, list, in->dtype == DT_f64 ? TY_f64 : TY_f32};
+static bool resize_init(Lower *L, MgNode *n, int s, const MgVal *in, const MgVal *out, Resize *z) {
+  *z = (Resize){L, n, in->size, out->size, s, in->ndim - s, in->dtype == DT_f64 ? TY_f64 : TY_f32};
   return z->lead == 2;
 }
 
 /* The user's scale factor of space dim k; 0 when none was given. */
 static double resize_given(Resize *z, int k) {
-  const MgArg *a = lw_arg(z->n, z->list ? z->kscale : z->kscale + k);
-  if (z->list) a = a->tag == MA_list && k < (int)a->n ? &a->u.item[k] : NULL;
-  if (!a) return 0;
+  static const char *const name[][3] = {
+      {"scales"}, {"scales_h", "scales_w"}, {"scales_d", "scales_h", "scales_w"}};
+  const MgArg *all = lw_arg(z->n, "scale_factors"), *a = lw_arg(z->n, name[z->s - 1][k]);
+  if (all->tag == MA_list && k < (int)all->n) a = &all->u.item[k]; /* of the .vec overloads */
   int64_t i;
   if (a->tag == MA_float) return a->u.f;
   return a->tag == MA_int && mg_ex_const_int(z->L->x, a->u.sym, &i) ? (double)i : 0;
@@ -155,7 +152,7 @@ enum { RS_nearest, RS_exact, RS_linear, RS_cubic };
 #define RS(kind, s) ((kind) * 4 + (s))
 
 static bool resize_taps(Resize *z, int kind, Taps *t) {
-  bool corners = lw_arg_bool(z->n, z->kscale - 1, false);
+  bool corners = lw_arg_bool(z->n, "align_corners", false);
   if (kind == RS_linear) resize_taps_linear(z, corners, t);
   else if (kind == RS_cubic) resize_taps_cubic(z, corners, t);
   else resize_taps_nearest(z, kind == RS_exact, t);
@@ -212,14 +209,13 @@ static MgRc resize_forward(Lower *L, MgNode *n, const LwRow *r) {
   Resize z;
   Taps t;
   int kind = r->op / 4;
-  const MgVal *ms = lw_meta(L, lw_arg_val(n, 0)), *mo = lw_meta(L, n->out[0]);
-  bool list = n->narg > 0 && n->op->param[n->narg - 1].kind == AK_float_list;
-  if (!resize_init(L, n, r->op % 4, kind >= RS_linear ? 3 : 2, list, ms, mo, &z)) return MG_UNSUP;
-  TRY(lw_settle(L, lw_arg_val(n, 0)));
+  const MgVal *ms = lw_meta(L, lw_first(n)), *mo = lw_meta(L, n->out[0]);
+  if (!resize_init(L, n, r->op % 4, ms, mo, &z)) return MG_UNSUP;
+  TRY(lw_settle(L, lw_first(n)));
   resize_taps(&z, kind, &t);
   ExprRef at[LW_MAX_NDIM];
   for (int d = 0; d < ms->ndim; d++) at[d] = mg_ex_idx(L->x, d);
-  ExprRef src = lw_at(L, lw_arg_val(n, 0), at);
+  ExprRef src = lw_at(L, lw_first(n), at);
   for (int k = 0; k < z.s; k++) { /* dimension after dimension: the taps add up, they do not multiply */
     ExprRef sum = resize_along(&z, &t, k, src);
     if (k + 1 < z.s && t.n > 1) TRY(resize_keep(&z, k, sum, &src));
@@ -358,10 +354,10 @@ static bool resize_same_size(const Resize *z) {
 static MgRc resize_backward(Lower *L, MgNode *n, const LwRow *r) {
   Resize z;
   Taps t;
-  ValRef grad = lw_arg_val(n, 0), v = n->out[0];
+  ValRef grad = lw_arg_val(n, "grad_output"), v = n->out[0];
   int kind = r->op / 4;
   const MgVal *m = lw_meta(L, v), *mg = lw_meta(L, grad);
-  if (!resize_init(L, n, r->op % 4, kind >= RS_linear ? 4 : 3, false, m, mg, &z)) return MG_UNSUP;
+  if (!resize_init(L, n, r->op % 4, m, mg, &z)) return MG_UNSUP;
   MgView out;
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
   for (int d = 0; d < m->ndim; d++) at[d] = to[d] = mg_ex_idx(L->x, d);
@@ -370,7 +366,7 @@ static MgRc resize_backward(Lower *L, MgNode *n, const LwRow *r) {
   Reach reach[3];
   bool gather = kind >= RS_linear && m->ndim + 1 < LW_MAX_NDIM;
   for (int k = 0; k < z.s && gather; k++)
-    gather = resize_reach(&z, k, kind == RS_cubic, lw_arg_bool(n, z.kscale - 1, false), &reach[k]);
+    gather = resize_reach(&z, k, kind == RS_cubic, lw_arg_bool(n, "align_corners", false), &reach[k]);
   resize_taps(&z, kind, &t);
   if (gather) return resize_gather(&z, &t, grad, v, reach);
   ExprRef g = mg_ex_cvt(L->x, z.acc, lw_at(L, grad, at));

@@ -89,14 +89,14 @@ static MgTy scatter_ty(Lower *L, ValRef v) { return mg_dtype_compute((MgDtype)lw
 enum { SC_set, SC_add, SC_mul, SC_max, SC_min, SC_mean };
 static const MgStoreMode scatter_mode[] = {ST_set, ST_add, ST_mul, ST_max, ST_min, ST_add};
 
-/* The reduction that a string argument names; -1 when it is unknown. */
-static int scatter_reduce_arg(const MgNode *n, int k) {
+/* The reduction that the string argument names; -1 when it is unknown. */
+static int scatter_reduce_arg(const MgNode *n) {
   static const struct {
     const char *name;
     int op;
   } names[] = {{"add", SC_add},  {"sum", SC_add},  {"multiply", SC_mul}, {"prod", SC_mul},
                {"amax", SC_max}, {"amin", SC_min}, {"mean", SC_mean}};
-  const MgArg *a = lw_arg(n, k);
+  const MgArg *a = lw_arg(n, "reduce");
   for (size_t i = 0; a->tag == MA_str && i < sizeof names / sizeof *names; i++)
     if (!strcmp(a->u.str, names[i].name)) return names[i].op;
   return -1;
@@ -104,18 +104,19 @@ static int scatter_reduce_arg(const MgNode *n, int k) {
 
 /* scatter*(self, dim, index, src or value): result[.., index, ..] op= src */
 static MgRc scatter_dim(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef self = lw_arg_val(n, 0), t = lw_arg_val(n, 2), src = lw_arg_val(n, 3), v = n->out[0];
+  const char *value = lw_either(n, "src", "value");
+  ValRef self = lw_arg_val(n, "self"), t = lw_arg_val(n, "index"), src = lw_arg_val(n, value), v = n->out[0];
   const MgVal *m = lw_meta(L, self), *mt = lw_meta(L, t);
-  bool named = lw_arg(n, 4)->tag == MA_str, with_self = lw_arg_bool(n, 5, true);
-  int dim = 0, op = named ? scatter_reduce_arg(n, 4) : r->op;
+  bool named = lw_arg(n, "reduce")->tag == MA_str, with_self = lw_arg_bool(n, "include_self", true);
+  int dim = 0, op = named ? scatter_reduce_arg(n) : r->op;
   MgTy ty = scatter_ty(L, v);
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
   LwIndex k = {0, lw_const(L, TY_i1, 1)};
-  if (op < 0 || m->ndim != mt->ndim || !lw_arg_dim(L->g, n, 1, m->ndim, &dim)) return MG_UNSUP;
+  if (op < 0 || m->ndim != mt->ndim || !lw_arg_dim(L->g, n, "dim", m->ndim, &dim)) return MG_UNSUP;
   if (mt->ndim == 0 && !mg_sym_is(L->x, mg_val_numel(L->g, t), 1)) return MG_UNSUP;
   lw_ids(L, at, m->ndim);
   memcpy(to, at, sizeof at);
-  ExprRef val = src ? mg_ex_cvt(L->x, ty, lw_at(L, src, at)) : lw_arg_scalar(L, lw_arg(n, 3), ty);
+  ExprRef val = src ? mg_ex_cvt(L->x, ty, lw_at(L, src, at)) : lw_arg_scalar(L, lw_arg(n, value), ty);
   MgView view;
   TRY(lw_scatter_begin(L, v, self, &view));
   if (m->ndim) {
@@ -147,30 +148,31 @@ static bool scatter_is_int(const MgGraph *g, ValRef t) {
   return t && (mg_val(g, t)->dtype == DT_i64 || mg_val(g, t)->dtype == DT_i32);
 }
 static bool ok_scatter(const MgGraph *g, const MgNode *n) {
-  if (!scatter_is_int(g, lw_arg_val(n, 2))) return false;
-  if (lw_arg(n, 4)->tag == MA_str && scatter_reduce_arg(n, 4) < 0) return false;
-  bool plain = lw_arg(n, 4)->tag != MA_str;
+  if (!scatter_is_int(g, lw_arg_val(n, "index"))) return false;
+  if (lw_arg(n, "reduce")->tag == MA_str && scatter_reduce_arg(n) < 0) return false;
+  bool plain = lw_arg(n, "reduce")->tag != MA_str;
   return plain || mg_val(g, n->out[0])->dtype != DT_bool;
 }
 
 /* index_add, index_copy, index_fill(self, dim, index, source or value): slices */
 static MgRc scatter_slices(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef self = lw_arg_val(n, 0), t = lw_arg_val(n, 2), src = lw_arg_val(n, 3), v = n->out[0];
+  const char *value = lw_either(n, "source", "value");
+  ValRef self = lw_arg_val(n, "self"), t = lw_arg_val(n, "index"), src = lw_arg_val(n, value), v = n->out[0];
   const MgVal *m = lw_meta(L, self), *mt = lw_meta(L, t);
   MgTy ty = scatter_ty(L, v);
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
   SymRef size[LW_MAX_NDIM], count = mt->ndim ? mt->size[0] : lw_int(L, 1);
   LwIndex k;
   int dim;
-  if (m->ndim == 0 || !lw_arg_dim(L->g, n, 1, m->ndim, &dim)) return MG_UNSUP;
+  if (m->ndim == 0 || !lw_arg_dim(L->g, n, "dim", m->ndim, &dim)) return MG_UNSUP;
   lw_ids(L, at, m->ndim);
   memcpy(to, at, sizeof at);
   memcpy(size, m->size, sizeof *size * m->ndim);
   size[dim] = count;
   ExprRef val =
-      src ? mg_ex_cvt(L->x, ty, lw_at_bcast(L, src, at, m->ndim)) : lw_arg_scalar(L, lw_arg(n, 3), ty);
-  if (lw_arg(n, 4)->tag != MA_none)
-    val = lw_op2(L, OP_mul, val, lw_arg_scalar(L, lw_arg(n, 4), ty)); /* alpha */
+      src ? mg_ex_cvt(L->x, ty, lw_at_bcast(L, src, at, m->ndim)) : lw_arg_scalar(L, lw_arg(n, value), ty);
+  if (lw_arg(n, "alpha")->tag != MA_none)
+    val = lw_op2(L, OP_mul, val, lw_arg_scalar(L, lw_arg(n, "alpha"), ty));
   MgView view;
   TRY(lw_scatter_begin(L, v, self, &view));
   TRY(lw_index(L, t, &at[dim], 1, m->size[dim], r->op == SC_set && !src, "IndexError",
@@ -181,9 +183,9 @@ static MgRc scatter_slices(Lower *L, MgNode *n, const LwRow *r) {
   return MG_OK;
 }
 static bool ok_slices(const MgGraph *g, const MgNode *n) {
-  ValRef s = lw_arg_val(n, 3);
-  int nd = mg_val(g, lw_arg_val(n, 0))->ndim;
-  return scatter_is_int(g, lw_arg_val(n, 2)) && nd > 0 &&
+  ValRef s = lw_arg_val(n, lw_either(n, "source", "value"));
+  int nd = mg_val(g, lw_arg_val(n, "self"))->ndim;
+  return scatter_is_int(g, lw_arg_val(n, "index")) && nd > 0 &&
          (!s || mg_val(g, s)->ndim == nd || mg_val(g, s)->ndim == 0);
 }
 
@@ -192,9 +194,9 @@ static bool ok_slices(const MgGraph *g, const MgNode *n) {
 
 /* One bool mask over leading dims and a single value: a select. */
 static ValRef scatter_mask_of(const MgGraph *g, const MgNode *n) {
-  const MgArg *list = lw_arg(n, 1);
-  ValRef v = lw_arg_val(n, 2), t = 0;
-  if (list->tag != MA_list || lw_arg_bool(n, 3, false) || !v) return 0;
+  const MgArg *list = lw_arg(n, "indices");
+  ValRef v = lw_arg_val(n, "values"), t = 0;
+  if (list->tag != MA_list || lw_arg_bool(n, "accumulate", false) || !v) return 0;
   for (uint32_t i = 0; i < list->n; i++) {
     ValRef k = list->u.item[i].tag == MA_val ? list->u.item[i].u.val : 0;
     if (k && i > 0) return 0;
@@ -207,7 +209,8 @@ static ValRef scatter_mask_of(const MgGraph *g, const MgNode *n) {
 }
 
 static MgRc scatter_index_put(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef self = lw_arg_val(n, 0), val = lw_arg_val(n, 2), v = n->out[0], mask = scatter_mask_of(L->g, n);
+  ValRef self = lw_arg_val(n, "self"), val = lw_arg_val(n, "values"), v = n->out[0],
+         mask = scatter_mask_of(L->g, n);
   const MgVal *m = lw_meta(L, self);
   MgTy ty = scatter_ty(L, v);
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM], in;
@@ -217,7 +220,7 @@ static MgRc scatter_index_put(Lower *L, MgNode *n, const LwRow *r) {
     return lw_define(L, v, lw_where(L, lw_at(L, mask, at), e, lw_at(L, self, at)));
   }
   LwIndexing q;
-  if (!lw_indexing(L->g, n, 1, &q)) return MG_UNSUP;
+  if (!lw_indexing(L->g, n, &q)) return MG_UNSUP;
   /* the nest runs over the result of index(self, indices) */
   SymRef size[LW_MAX_NDIM];
   int nd = 0, put = 0;
@@ -241,16 +244,16 @@ static MgRc scatter_index_put(Lower *L, MgNode *n, const LwRow *r) {
   MgView view;
   TRY(lw_scatter_begin(L, v, self, &view));
   TRY(lw_indexing_map(L, &q, m->size, at, r->op, to, &in));
-  TRY(lw_scatter(L, &view, size, nd, to, in, lw_arg_bool(n, 3, false) ? ST_add : ST_set, e));
+  TRY(lw_scatter(L, &view, size, nd, to, in, lw_arg_bool(n, "accumulate", false) ? ST_add : ST_set, e));
   lw_define_view(L, v, &view);
   return MG_OK;
 }
 static bool ok_index_put(const MgGraph *g, const MgNode *n) {
   LwIndexing q;
-  ValRef v = lw_arg_val(n, 2);
-  if (!v || (lw_arg_bool(n, 3, false) && mg_val(g, n->out[0])->dtype == DT_bool)) return false;
+  ValRef v = lw_arg_val(n, "values");
+  if (!v || (lw_arg_bool(n, "accumulate", false) && mg_val(g, n->out[0])->dtype == DT_bool)) return false;
   if (scatter_mask_of(g, n)) return true;
-  if (!lw_indexing(g, n, 1, &q)) return false;
+  if (!lw_indexing(g, n, &q)) return false;
   int put = 0;
   for (int d = 0; d < q.nd; d++) put += !q.t[d];
   return put + q.bdim <= LW_MAX_NDIM && mg_val(g, v)->ndim <= put + q.bdim;
@@ -258,7 +261,8 @@ static bool ok_index_put(const MgGraph *g, const MgNode *n) {
 
 /* put(self, index, source, accumulate): positions in the flattened tensor */
 static MgRc scatter_put(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef self = lw_arg_val(n, 0), t = lw_arg_val(n, 1), src = lw_arg_val(n, 2), v = n->out[0];
+  ValRef self = lw_arg_val(n, "self"), t = lw_arg_val(n, "index"), src = lw_arg_val(n, "source"),
+         v = n->out[0];
   const MgVal *m = lw_meta(L, self), *mt = lw_meta(L, t), *ms = lw_meta(L, src);
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM], from[LW_MAX_NDIM];
   SymRef numel = mg_val_numel(L->g, self);
@@ -271,17 +275,18 @@ static MgRc scatter_put(Lower *L, MgNode *n, const LwRow *r) {
   TRY(lw_index(L, t, at, mt->ndim, numel, true, "IndexError",
                "out of range: tried to access an element outside of the tensor", &k));
   lw_reshape_map(L, m->size, m->ndim, &numel, 1, &k.i, to);
-  TRY(lw_scatter(L, &view, mt->size, mt->ndim, to, k.in, lw_arg_bool(n, 3, false) ? ST_add : ST_set, e));
+  TRY(lw_scatter(L, &view, mt->size, mt->ndim, to, k.in,
+                 lw_arg_bool(n, "accumulate", false) ? ST_add : ST_set, e));
   lw_define_view(L, v, &view);
   return MG_OK;
 }
 static bool ok_put(const MgGraph *g, const MgNode *n) {
-  return scatter_is_int(g, lw_arg_val(n, 1)) && mg_val(g, n->out[0])->dtype != DT_bool;
+  return scatter_is_int(g, lw_arg_val(n, "index")) && mg_val(g, n->out[0])->dtype != DT_bool;
 }
 
 /* embedding's gradient: rows of grad added up by index; the padding row gets none */
 static MgRc scatter_embedding_backward(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef grad = lw_arg_val(n, 0), t = lw_arg_val(n, 1), v = n->out[0];
+  ValRef grad = lw_arg_val(n, "grad_output"), t = lw_arg_val(n, "indices"), v = n->out[0];
   const MgVal *m = lw_meta(L, v), *mg = lw_meta(L, grad), *mt = lw_meta(L, t);
   ExprRef at[LW_MAX_NDIM], to[2];
   LwIndex k;
@@ -292,14 +297,14 @@ static MgRc scatter_embedding_backward(Lower *L, MgNode *n, const LwRow *r) {
   TRY(lw_index(L, t, at, mt->ndim, m->size[0], false, NULL, NULL, &k));
   to[0] = k.i;
   to[1] = at[mg->ndim - 1];
-  ExprRef in = lw_op2(L, OP_and, k.in, lw_op2(L, OP_ne, k.i, lw_arg_sym(L, n, 3, -1)));
+  ExprRef in = lw_op2(L, OP_and, k.in, lw_op2(L, OP_ne, k.i, lw_arg_sym(L, n, "padding_idx", -1)));
   TRY(lw_scatter(L, &view, mg->size, mg->ndim, to, in, ST_add, e));
   lw_define_view(L, v, &view);
   return MG_OK;
 }
 static bool ok_embedding_backward(const MgGraph *g, const MgNode *n) {
-  return scatter_is_int(g, lw_arg_val(n, 1)) && !lw_arg_bool(n, 4, false) &&
-         mg_val(g, lw_arg_val(n, 0))->ndim == mg_val(g, lw_arg_val(n, 1))->ndim + 1;
+  return scatter_is_int(g, lw_arg_val(n, "indices")) && !lw_arg_bool(n, "scale_grad_by_freq", false) &&
+         mg_val(g, lw_arg_val(n, "grad_output"))->ndim == mg_val(g, lw_arg_val(n, "indices"))->ndim + 1;
 }
 
 #define S(name, ok, fn, op) {"aten::" name, fn, ok, NULL, op, 0, 0, NULL},

@@ -33,13 +33,13 @@ static bool shape_shown(const Lower *L, ValRef v) {
  * its memory has room for the rest (middle/layout gives strides that leave such gaps).  Then only the rest is
  * stored, behind it. The node, or 0; its memory is taken. */
 static NodeRef shape_cat_begun(Lower *L, const MgNode *n, int dim, MgView *view) {
-  const MgArg *list = lw_arg(n, 0);
+  const MgArg *list = lw_arg(n, "tensors");
   const MgVal *m = lw_meta(L, n->out[0]);
   int64_t need, have;
   if (!list->n || shape_shown(L, n->out[0]) || L->val[n->out[0]].wb >= 0) return 0;
   for (NodeRef k = L->node; k-- > 1;) {
     const MgNode *e = mg_node(L->g, k);
-    const MgArg *part = lw_arg(e, 0);
+    const MgArg *part = lw_arg(e, "tensors");
     int edim;
     if (e->dead || e->op != n->op || part->n >= list->n || part->u.item[0].u.val != list->u.item[0].u.val)
       continue;
@@ -49,7 +49,7 @@ static NodeRef shape_cat_begun(Lower *L, const MgNode *n, int dim, MgView *view)
     while (i < part->n && part->u.item[i].u.val == list->u.item[i].u.val) i++;
     if (i < part->n || ev->kind != LW_buf || shape_shown(L, e->out[0]) || ev->wb >= 0 || ev->continued)
       continue;
-    if (!lw_arg_dim(L->g, e, 1, me->ndim, &edim) || edim != dim || me->ndim != m->ndim ||
+    if (!lw_arg_dim(L->g, e, "dim", me->ndim, &edim) || edim != dim || me->ndim != m->ndim ||
         me->dtype != m->dtype)
       continue;
     if (memcmp(me->stride, m->stride, sizeof *m->stride * m->ndim)) continue;
@@ -73,7 +73,7 @@ static NodeRef shape_cat_begun(Lower *L, const MgNode *n, int dim, MgView *view)
 static MgRc shape_cat_chosen(Lower *L, MgNode *n, int dim) {
   ValRef v = n->out[0];
   const MgVal *m = lw_meta(L, v);
-  const MgArg *list = lw_arg(n, 0);
+  const MgArg *list = lw_arg(n, "tensors");
   ExprRef at[LW_MAX_NDIM], e = 0;
   SymRef start = lw_int(L, 0);
   for (uint32_t i = 0; i < list->n; i++) TRY(lw_settle(L, list->u.item[i].u.val));
@@ -105,7 +105,7 @@ static bool shape_is_scanned(Lower *L, ValRef v) {
 /* Parts of the result's rank, few of them. */
 static bool shape_cat_is_chosen(Lower *L, const MgNode *n) {
   enum { MOST = 4 };
-  const MgArg *list = lw_arg(n, 0);
+  const MgArg *list = lw_arg(n, "tensors");
   const MgVal *m = lw_meta(L, n->out[0]);
   if (!L->gpu && !shape_is_scanned(L, n->out[0])) return false;
   if (list->n < 2 || list->n > MOST || !mg_dtype_has_ty((MgDtype)m->dtype)) return false;
@@ -117,13 +117,13 @@ static bool shape_cat_is_chosen(Lower *L, const MgNode *n) {
 static MgRc shape_cat(Lower *L, MgNode *n, const LwRow *r) { /* op: 1 for stack */
   ValRef v = n->out[0];
   const MgVal *m = lw_meta(L, v);
-  const MgArg *list = lw_arg(n, 0);
+  const MgArg *list = lw_arg(n, "tensors");
   int dim;
-  if (!lw_arg_dim(L->g, n, 1, m->ndim, &dim)) return MG_UNSUP;
+  if (!lw_arg_dim(L->g, n, "dim", m->ndim, &dim)) return MG_UNSUP;
   if (!r->op && shape_cat_is_chosen(L, n)) return shape_cat_chosen(L, n, dim);
   MgView view;
   NodeRef begun = r->op ? 0 : shape_cat_begun(L, n, dim, &view);
-  uint32_t stored = begun ? lw_arg(mg_node(L->g, begun), 0)->n : 0;
+  uint32_t stored = begun ? lw_arg(mg_node(L->g, begun), "tensors")->n : 0;
   if (!begun) {
     TRY(lw_buffer(L, v, &view));
     MgBuf *b = &L->s->buf[view.buf]; /* gaps that the strides leave at the end belong to the buffer too */
@@ -142,11 +142,11 @@ static MgRc shape_cat(Lower *L, MgNode *n, const LwRow *r) { /* op: 1 for stack 
   return MG_OK;
 }
 static bool ok_cat(const MgGraph *g, const MgNode *n) {
-  const MgArg *a = lw_arg(n, 0);
+  const MgArg *a = lw_arg(n, "tensors");
   int d, nd = mg_val(g, n->out[0])->ndim;
   for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++)
     if (a->u.item[i].tag != MA_val || !a->u.item[i].u.val) return false;
-  return a->tag == MA_list && lw_arg_dim(g, n, 1, nd, &d);
+  return a->tag == MA_list && lw_arg_dim(g, n, "dim", nd, &d);
 }
 
 /* ---- pads
@@ -199,9 +199,10 @@ static bool shape_pads_in_parts(Lower *L, ValRef v, SymRef n, SymRef lo, SymRef 
 }
 
 static MgRc shape_pad(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef src = lw_arg_val(n, 0), v = n->out[0];
+  ValRef src = lw_arg_val(n, "self"), v = n->out[0];
   const MgVal *m = lw_meta(L, v), *ms = lw_meta(L, src);
-  int nd = m->ndim, pairs = lw_arg_len(n, 1) / 2;
+  const char *pad = lw_either(n, "pad", "padding");
+  int nd = m->ndim, pairs = lw_arg_len(n, pad) / 2;
   MgTy ty = mg_dtype_compute((MgDtype)m->dtype);
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM], in = lw_const(L, TY_i1, 1);
   lw_ids(L, at, nd);
@@ -209,7 +210,7 @@ static MgRc shape_pad(Lower *L, MgNode *n, const LwRow *r) {
   if (r->op != PAD_constant) TRY(lw_settle(L, src));
   for (int k = 0; k < pairs; k++) {
     int d = nd - 1 - k;
-    SymRef lo = lw_arg_item(L, n, 1, 2 * k, 0), hi = lw_arg_item(L, n, 1, 2 * k + 1, 0);
+    SymRef lo = lw_arg_item(L, n, pad, 2 * k, 0), hi = lw_arg_item(L, n, pad, 2 * k + 1, 0);
     to[d] = mg_sym_sub(L->x, at[d], lo);
     if (r->op != PAD_constant) {
       to[d] = shape_fold(L, r->op, to[d], ms->size[d]);
@@ -218,11 +219,11 @@ static MgRc shape_pad(Lower *L, MgNode *n, const LwRow *r) {
     if (!mg_sym_is(L->x, lo, 0)) in = lw_op2(L, OP_and, in, shape_ge0(L, to[d])); /* a negative pad crops */
     if (!mg_sym_is(L->x, hi, 0)) in = lw_op2(L, OP_and, in, lw_op2(L, OP_lt, to[d], ms->size[d]));
   }
-  SymRef lo = lw_arg_item(L, n, 1, 0, 0), hi = lw_arg_item(L, n, 1, 1, 0);
+  SymRef lo = lw_arg_item(L, n, pad, 0, 0), hi = lw_arg_item(L, n, pad, 1, 0);
   if (r->op != PAD_constant && shape_pads_in_parts(L, v, ms->size[nd - 1], lo, hi))
     return shape_pad_parts(L, src, v, r->op, to, lo, hi);
   ExprRef e = lw_at(L, src, to);
-  if (r->op == PAD_constant) e = lw_masked(L, e, in, lw_arg_scalar(L, lw_arg(n, 2), ty));
+  if (r->op == PAD_constant) e = lw_masked(L, e, in, lw_arg_scalar(L, lw_arg(n, "value"), ty));
   return lw_define(L, v, e);
 }
 
@@ -230,12 +231,12 @@ static MgRc shape_pad(Lower *L, MgNode *n, const LwRow *r) {
  * ----------------------------------------------------------------------------------------------- */
 
 /* Marks the dims of a list argument; every dim when the list is empty and `all`. */
-static bool shape_dims(Lower *L, const MgNode *n, int k, int nd, bool all, bool *mark) {
-  int len = lw_arg_len(n, k);
+static bool shape_dims(Lower *L, const MgNode *n, const char *name, int nd, bool all, bool *mark) {
+  int len = lw_arg_len(n, name);
   for (int d = 0; d < nd; d++) mark[d] = all && len == 0;
   for (int i = 0; i < len; i++) {
     int64_t v;
-    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, k, i, 0), &v)) return false;
+    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, name, i, 0), &v)) return false;
     if (nd) mark[v < 0 ? v + nd : v] = true;
   }
   return true;
@@ -243,12 +244,12 @@ static bool shape_dims(Lower *L, const MgNode *n, int k, int nd, bool all, bool 
 
 static MgRc shape_flip(Lower *L, MgNode *n,
                        const LwRow *r) { /* op: 0 dims argument, 1 first dim, 2 second dim */
-  ValRef src = lw_arg_val(n, 0);
+  ValRef src = lw_arg_val(n, "self");
   const MgVal *m = lw_meta(L, src);
   bool mark[LW_MAX_NDIM] = {false};
   ExprRef at[LW_MAX_NDIM];
   if (r->op) mark[r->op - 1] = true;
-  else if (!shape_dims(L, n, 1, m->ndim, false, mark)) return MG_UNSUP;
+  else if (!shape_dims(L, n, "dims", m->ndim, false, mark)) return MG_UNSUP;
   lw_ids(L, at, m->ndim);
   for (int d = 0; d < m->ndim; d++)
     if (mark[d]) at[d] = mg_sym_sub(L->x, mg_sym_sub(L->x, m->size[d], lw_int(L, 1)), at[d]);
@@ -262,31 +263,31 @@ static ExprRef shape_rolled(Lower *L, ExprRef i, SymRef shift, SymRef size) {
   return lw_where(L, low, mg_sym_sub(L->x, mg_sym_add(L->x, i, size), s), mg_sym_sub(L->x, i, s));
 }
 static MgRc shape_roll(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef src = lw_arg_val(n, 0);
+  ValRef src = lw_arg_val(n, "self");
   const MgVal *m = lw_meta(L, src);
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
   lw_ids(L, at, m->ndim);
-  if (lw_arg_len(n, 2) == 0) { /* of the flattened tensor */
+  if (lw_arg_len(n, "dims") == 0) { /* of the flattened tensor */
     SymRef numel = mg_val_numel(L->g, src);
     ExprRef lin = lw_int(L, 0);
     for (int d = 0; d < m->ndim; d++) lin = mg_sym_add(L->x, mg_sym_mul(L->x, lin, m->size[d]), at[d]);
     if (mg_sym_is(L->x, numel, 0)) return lw_define(L, n->out[0], lw_at(L, src, at));
-    lin = shape_rolled(L, lin, lw_arg_item(L, n, 1, 0, 0), numel);
+    lin = shape_rolled(L, lin, lw_arg_item(L, n, "shifts", 0, 0), numel);
     lw_reshape_map(L, m->size, m->ndim, &numel, 1, &lin, to);
     return lw_define(L, n->out[0], lw_at(L, src, to));
   }
-  for (int i = 0; i < lw_arg_len(n, 2); i++) {
+  for (int i = 0; i < lw_arg_len(n, "dims"); i++) {
     int64_t d;
-    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, 2, i, 0), &d)) return MG_UNSUP;
+    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, "dims", i, 0), &d)) return MG_UNSUP;
     d = d < 0 ? d + m->ndim : d;
     if (!mg_sym_is(L->x, m->size[d], 0))
-      at[d] = shape_rolled(L, at[d], lw_arg_item(L, n, 1, i, 0), m->size[d]);
+      at[d] = shape_rolled(L, at[d], lw_arg_item(L, n, "shifts", i, 0), m->size[d]);
   }
   return lw_define(L, n->out[0], lw_at(L, src, at));
 }
 
 static MgRc shape_repeat(Lower *L, MgNode *n, const LwRow *r) { /* repeat, tile: index modulo the size */
-  ValRef src = lw_arg_val(n, 0);
+  ValRef src = lw_arg_val(n, "self");
   const MgVal *m = lw_meta(L, src), *mo = lw_meta(L, n->out[0]);
   ExprRef to[LW_MAX_NDIM];
   int lead = mo->ndim - m->ndim;
@@ -300,21 +301,21 @@ static MgRc shape_repeat(Lower *L, MgNode *n, const LwRow *r) { /* repeat, tile:
 }
 
 static MgRc shape_repeat_interleave(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef src = lw_arg_val(n, 0);
+  ValRef src = lw_arg_val(n, "self");
   const MgVal *m = lw_meta(L, src);
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
   int dim;
-  SymRef times = lw_arg_sym(L, n, 1, 1);
+  SymRef times = lw_arg_sym(L, n, "repeats", 1);
   if (lw_meta(L, n->out[0])->ndim == 0) return MG_UNSUP;
   TRY(lw_settle(L, src));
   lw_ids(L, at, LW_MAX_NDIM);
-  if (lw_is_none(n, 2)) {
+  if (lw_is_none(n, "dim")) {
     SymRef numel = mg_val_numel(L->g, src);
     ExprRef lin = mg_sym_floordiv(L->x, at[0], times);
     lw_reshape_map(L, m->size, m->ndim, &numel, 1, &lin, to);
     return lw_define(L, n->out[0], lw_at(L, src, to));
   }
-  if (!lw_arg_dim(L->g, n, 2, m->ndim, &dim)) return MG_UNSUP;
+  if (!lw_arg_dim(L->g, n, "dim", m->ndim, &dim)) return MG_UNSUP;
   at[dim] = mg_sym_floordiv(L->x, at[dim], times);
   return lw_define(L, n->out[0], lw_at(L, src, at));
 }
@@ -335,24 +336,23 @@ static MgRc shape_store_part(Lower *L, ValRef v, const MgView *view, const MgVie
   return MG_OK;
 }
 
-/* The result := base (over its indices), with src, broadcast, over the diagonal that the
- * arguments from `first` on name. */
-static MgRc shape_store_diagonal(Lower *L, const MgNode *n, int first, ExprRef base, ValRef src) {
+/* The result := base (over its indices), with src, broadcast, over the diagonal. */
+static MgRc shape_store_diagonal(Lower *L, const MgNode *n, ExprRef base, ValRef src) {
   MgView view, part;
   TRY(lw_buffer(L, n->out[0], &view));
   TRY(lw_store(L, &view, base));
-  TRY(lw_part_diagonal(L, n, first, &view, &part));
+  TRY(lw_part_diagonal(L, n, &view, &part));
   return shape_store_part(L, n->out[0], &view, &part, src);
 }
 
 /* diag_embed: the last dimension becomes the diagonal of two new ones */
 static MgRc shape_diag_embed(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef src = lw_arg_val(n, 0);
+  ValRef src = lw_arg_val(n, "self");
   const MgVal *m = lw_meta(L, src), *mo = lw_meta(L, n->out[0]);
   int a, b, k = 0;
   int64_t off = 0;
-  if (!lw_arg_dim(L->g, n, 2, mo->ndim, &a) || !lw_arg_dim(L->g, n, 3, mo->ndim, &b) ||
-      !lw_arg_int(L->g, n, 1, &off))
+  if (!lw_arg_dim(L->g, n, "dim1", mo->ndim, &a) || !lw_arg_dim(L->g, n, "dim2", mo->ndim, &b) ||
+      !lw_arg_int(L->g, n, "offset", &off))
     return MG_UNSUP;
   ExprRef to[LW_MAX_NDIM], i = mg_ex_idx(L->x, a), j = mg_ex_idx(L->x, b);
   for (int d = 0; d < mo->ndim; d++)
@@ -360,18 +360,19 @@ static MgRc shape_diag_embed(Lower *L, MgNode *n, const LwRow *r) {
   to[m->ndim - 1] = off > 0 ? i : j;
   ExprRef on = lw_op2(L, OP_eq, mg_sym_add(L->x, i, lw_int(L, off)), j);
   ExprRef zero = lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0), e = lw_at(L, src, to);
-  if (shape_stores_part(L, n->out[0], e)) return shape_store_diagonal(L, n, 1, zero, src);
+  if (shape_stores_part(L, n->out[0], e)) return shape_store_diagonal(L, n, zero, src);
   return lw_define(L, n->out[0], lw_masked(L, e, on, zero));
 }
 
 /* pixel_shuffle, pixel_unshuffle, channel_shuffle: a reshape, a permutation and a reshape at once */
 static MgRc shape_pixel(Lower *L, MgNode *n,
                         const LwRow *r) { /* op: 0 shuffle, 1 unshuffle, 2 channel shuffle */
-  ValRef src = lw_arg_val(n, 0);
+  ValRef src = lw_arg_val(n, "self");
   const MgVal *m = lw_meta(L, src), *mo = lw_meta(L, n->out[0]);
   int nd = m->ndim, c = nd - 3;
   ExprRef at[LW_MAX_NDIM];
-  SymRef f = lw_arg_sym(L, n, 1, 1), ff = mg_sym_mul(L->x, f, f);
+  static const char *const factor[] = {"upscale_factor", "downscale_factor", "groups"};
+  SymRef f = lw_arg_sym(L, n, factor[r->op], 1), ff = mg_sym_mul(L->x, f, f);
   lw_ids(L, at, nd);
   if (r->op == 2) {
     SymRef per = mg_sym_floordiv(L->x, m->size[1], f);
@@ -391,18 +392,18 @@ static MgRc shape_pixel(Lower *L, MgNode *n,
   (void)mo;
   return lw_define(L, n->out[0], lw_at(L, src, at));
 }
-static bool ok_3d(const MgGraph *g, const MgNode *n) { return mg_val(g, lw_arg_val(n, 0))->ndim >= 3; }
-static bool ok_2d(const MgGraph *g, const MgNode *n) { return mg_val(g, lw_arg_val(n, 0))->ndim >= 2; }
+static bool ok_3d(const MgGraph *g, const MgNode *n) { return mg_val(g, lw_arg_val(n, "self"))->ndim >= 3; }
+static bool ok_2d(const MgGraph *g, const MgNode *n) { return mg_val(g, lw_arg_val(n, "self"))->ndim >= 2; }
 
 /* rot90: k quarter turns of two dims */
 static MgRc shape_rot90(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef src = lw_arg_val(n, 0);
+  ValRef src = lw_arg_val(n, "self");
   const MgVal *m = lw_meta(L, src);
   int64_t k, d[2];
   ExprRef at[LW_MAX_NDIM], i, j;
-  if (!lw_arg_int(L->g, n, 1, &k) || lw_arg_len(n, 2) != 2) return MG_UNSUP;
+  if (!lw_arg_int(L->g, n, "k", &k) || lw_arg_len(n, "dims") != 2) return MG_UNSUP;
   for (int t = 0; t < 2; t++) {
-    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, 2, t, 0), &d[t])) return MG_UNSUP;
+    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, "dims", t, 0), &d[t])) return MG_UNSUP;
     d[t] = d[t] < 0 ? d[t] + m->ndim : d[t];
   }
   lw_ids(L, at, m->ndim);
@@ -440,11 +441,12 @@ static int shape_other_dims(Lower *L, int ndim, int a, int b, ExprRef *to) {
 static MgRc shape_part_slice(Lower *L, MgNode *n, const MgVal *whole, const MgVal *view,
                              ShapePart *p) { /* (.., dim, start, stop, step) */
   int dim;
-  if (!lw_arg_dim(L->g, n, 2, whole->ndim, &dim)) return MG_UNSUP;
-  SymRef start = lw_slice_bound(L, n, 3, whole->size[dim], lw_int(L, 0)), step = lw_arg_sym(L, n, 5, 1);
+  if (!lw_arg_dim(L->g, n, "dim", whole->ndim, &dim)) return MG_UNSUP;
+  SymRef start = lw_slice_bound(L, lw_arg(n, "start"), whole->size[dim], lw_int(L, 0)),
+         step = lw_arg_sym(L, n, "step", 1);
   SymRef count = view->ndim == whole->ndim ? view->size[dim] : lw_int(L, 1);
   if (mg_sym_is(L->x, count, 1)) { /* maybe broadcast to the slice */
-    SymRef stop = lw_slice_bound(L, n, 4, whole->size[dim], whole->size[dim]);
+    SymRef stop = lw_slice_bound(L, lw_arg(n, "end"), whole->size[dim], whole->size[dim]);
     SymRef span = mg_sym_max(L->x, mg_sym_sub(L->x, stop, start), lw_int(L, 0));
     count = mg_sym_floordiv(L->x, mg_sym_add(L->x, span, mg_sym_sub(L->x, step, lw_int(L, 1))), step);
   }
@@ -466,9 +468,9 @@ static MgRc shape_part_select(Lower *L, MgNode *n, const MgVal *whole, const MgV
                               ShapePart *p) { /* (.., dim, index) */
   int dim;
   int64_t c;
-  if (!lw_arg_dim(L->g, n, 2, whole->ndim, &dim)) return MG_UNSUP;
+  if (!lw_arg_dim(L->g, n, "dim", whole->ndim, &dim)) return MG_UNSUP;
   shape_other_dims(L, whole->ndim, dim, dim, p->to);
-  SymRef i = lw_arg_sym(L, n, 3, 0), from_end = mg_sym_add(L->x, i, whole->size[dim]);
+  SymRef i = lw_arg_sym(L, n, "index", 0), from_end = mg_sym_add(L->x, i, whole->size[dim]);
   if (mg_ex_const_int(L->x, i, &c)) i = c < 0 ? from_end : i;
   else i = lw_where(L, lw_op2(L, OP_lt, i, lw_int(L, 0)), from_end, i);
   p->in = lw_op2(L, OP_eq, mg_ex_idx(L->x, dim), i);
@@ -479,8 +481,8 @@ static MgRc shape_part_diagonal(Lower *L, MgNode *n, const MgVal *whole, const M
                                 ShapePart *p) { /* (.., offset, dim1, dim2) */
   int a, b;
   int64_t off = 0;
-  if (!lw_arg_int(L->g, n, 2, &off) || !lw_arg_dim(L->g, n, 3, whole->ndim, &a) ||
-      !lw_arg_dim(L->g, n, 4, whole->ndim, &b))
+  if (!lw_arg_int(L->g, n, "offset", &off) || !lw_arg_dim(L->g, n, "dim1", whole->ndim, &a) ||
+      !lw_arg_dim(L->g, n, "dim2", whole->ndim, &b))
     return MG_UNSUP;
   ExprRef i = mg_ex_idx(L->x, a), j = mg_ex_idx(L->x, b);
   p->to[shape_other_dims(L, whole->ndim, a, b, p->to)] = off > 0 ? i : j;
@@ -490,7 +492,7 @@ static MgRc shape_part_diagonal(Lower *L, MgNode *n, const MgVal *whole, const M
 
 /* self with src written into the view: (self, src, ...) */
 static MgRc shape_scatter(Lower *L, MgNode *n, ShapePartOf *part_of) {
-  ValRef self = lw_arg_val(n, 0), src = lw_arg_val(n, 1);
+  ValRef self = lw_arg_val(n, "self"), src = lw_arg_val(n, "src");
   const MgVal *m = lw_meta(L, n->out[0]), *ms = lw_meta(L, src);
   ExprRef at[LW_MAX_NDIM];
   ShapePart p;
@@ -500,18 +502,18 @@ static MgRc shape_scatter(Lower *L, MgNode *n, ShapePartOf *part_of) {
   return lw_define(L, n->out[0], lw_masked(L, e, p.in, lw_at(L, self, at)));
 }
 static MgRc shape_slice_scatter(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef v = n->out[0], src = lw_arg_val(n, 1);
+  ValRef v = n->out[0], src = lw_arg_val(n, "src");
   bool done;
   TRY(lw_part_write(L, n, &done));
   if (done) return MG_OK;
   ExprRef at[LW_MAX_NDIM];
   MgView view, part;
   lw_ids(L, at, lw_meta(L, v)->ndim);
-  bool apart = !mg_sym_is(L->x, lw_arg_sym(L, n, 5, 1), 1);
+  bool apart = !mg_sym_is(L->x, lw_arg_sym(L, n, "step", 1), 1);
   if (!apart || !shape_stores_part(L, v, lw_at_bcast(L, src, at, lw_meta(L, v)->ndim)))
     return shape_scatter(L, n, shape_part_slice);
   TRY(lw_buffer(L, v, &view));
-  TRY(lw_store(L, &view, lw_at(L, lw_arg_val(n, 0), at)));
+  TRY(lw_store(L, &view, lw_at(L, lw_arg_val(n, "self"), at)));
   TRY(lw_part_slice(L, n, &view, &part));
   return shape_store_part(L, v, &view, &part, src);
 }
@@ -522,7 +524,7 @@ static MgRc shape_select_scatter(Lower *L, MgNode *n, const LwRow *r) {
 }
 static MgRc shape_diagonal_scatter(Lower *L, MgNode *n, const LwRow *r) {
   int nd = lw_meta(L, n->out[0])->ndim;
-  ValRef src = lw_arg_val(n, 1);
+  ValRef src = lw_arg_val(n, "src");
   ExprRef at[LW_MAX_NDIM];
   bool done;
   TRY(lw_part_write(L, n, &done));
@@ -530,12 +532,12 @@ static MgRc shape_diagonal_scatter(Lower *L, MgNode *n, const LwRow *r) {
   lw_ids(L, at, nd);
   if (!shape_stores_part(L, n->out[0], lw_at_bcast(L, src, at, nd - 1)))
     return shape_scatter(L, n, shape_part_diagonal);
-  return shape_store_diagonal(L, n, 2, lw_at(L, lw_arg_val(n, 0), at), src);
+  return shape_store_diagonal(L, n, lw_at(L, lw_arg_val(n, "self"), at), src);
 }
 
 /* as_strided_scatter: a copy of self, then src stored over the named elements */
 static MgRc shape_as_strided_scatter(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef self = lw_arg_val(n, 0), src = lw_arg_val(n, 1), v = n->out[0];
+  ValRef self = lw_arg_val(n, "self"), src = lw_arg_val(n, "src"), v = n->out[0];
   const MgVal *m = lw_meta(L, v), *ms = lw_meta(L, src), *mself = lw_meta(L, self);
   ExprRef at[LW_MAX_NDIM];
   lw_ids(L, at, LW_MAX_NDIM);
@@ -548,9 +550,10 @@ static MgRc shape_as_strided_scatter(Lower *L, MgNode *n, const LwRow *r) {
   MgView part = {.buf = view.buf, .ndim = ms->ndim, .dtype = m->dtype, .size = ms->size};
   part.stride = mg_new(L->c, SymRef, ms->ndim + 1);
   TRYP(part.stride);
-  for (int d = 0; d < ms->ndim; d++) part.stride[d] = lw_arg_item(L, n, 3, d, 0);
-  SymRef off =
-      lw_arg(n, 4)->tag == MA_int ? mg_sym_sub(L->x, lw_arg(n, 4)->u.sym, mself->offset) : lw_int(L, 0);
+  for (int d = 0; d < ms->ndim; d++) part.stride[d] = lw_arg_item(L, n, "stride", d, 0);
+  SymRef off = lw_arg(n, "storage_offset")->tag == MA_int
+                   ? mg_sym_sub(L->x, lw_arg(n, "storage_offset")->u.sym, mself->offset)
+                   : lw_int(L, 0);
   part.offset = mg_sym_add(L->x, view.offset, off);
   TRY(lw_store(L, &part, lw_at(L, src, at)));
   lw_define_view(L, v, &view);
@@ -559,7 +562,7 @@ static MgRc shape_as_strided_scatter(Lower *L, MgNode *n, const LwRow *r) {
 
 /* Gradients of views: zeros with the gradient written into the view: (grad, sizes, ...) */
 static MgRc shape_unview(Lower *L, MgNode *n, ShapePartOf *part_of) {
-  ValRef grad = lw_arg_val(n, 0);
+  ValRef grad = lw_arg_val(n, "grad_output");
   const MgVal *m = lw_meta(L, n->out[0]);
   ShapePart p;
   TRY(part_of(L, n, m, lw_meta(L, grad), &p));
@@ -568,11 +571,11 @@ static MgRc shape_unview(Lower *L, MgNode *n, ShapePartOf *part_of) {
       lw_masked(L, lw_at(L, grad, p.to), p.in, lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0)));
 }
 static MgRc shape_slice_backward(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef grad = lw_arg_val(n, 0), v = n->out[0];
+  ValRef grad = lw_arg_val(n, "grad_output"), v = n->out[0];
   ExprRef at[LW_MAX_NDIM];
   MgView view, part;
   lw_ids(L, at, LW_MAX_NDIM);
-  bool apart = !mg_sym_is(L->x, lw_arg_sym(L, n, 5, 1), 1);
+  bool apart = !mg_sym_is(L->x, lw_arg_sym(L, n, "step", 1), 1);
   if (!apart || !shape_stores_part(L, v, lw_at(L, grad, at))) return shape_unview(L, n, shape_part_slice);
   TRY(lw_buffer(L, v, &view));
   TRY(lw_store(L, &view, lw_const(L, mg_dtype_compute((MgDtype)view.dtype), 0)));
@@ -584,25 +587,25 @@ static MgRc shape_select_backward(Lower *L, MgNode *n, const LwRow *r) {
 }
 static MgRc shape_diagonal_backward(Lower *L, MgNode *n, const LwRow *r) {
   const MgVal *m = lw_meta(L, n->out[0]);
-  ValRef grad = lw_arg_val(n, 0);
+  ValRef grad = lw_arg_val(n, "grad_output");
   ExprRef at[LW_MAX_NDIM];
   lw_ids(L, at, m->ndim - 1);
   if (!shape_stores_part(L, n->out[0], lw_at_bcast(L, grad, at, m->ndim - 1)))
     return shape_unview(L, n, shape_part_diagonal);
-  return shape_store_diagonal(L, n, 2, lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0), grad);
+  return shape_store_diagonal(L, n, lw_const(L, mg_dtype_compute((MgDtype)m->dtype), 0), grad);
 }
 
 /* Pads' gradients: the gradient of every padded element is added where the element came from. */
 static MgRc shape_pad_backward(Lower *L, MgNode *n, const LwRow *r) { /* (grad, self, padding) */
-  ValRef grad = lw_arg_val(n, 0), v = n->out[0];
+  ValRef grad = lw_arg_val(n, "grad_output"), v = n->out[0];
   const MgVal *m = lw_meta(L, v), *mg = lw_meta(L, grad);
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM];
   MgView out;
   lw_ids(L, at, m->ndim);
   memcpy(to, at, sizeof at);
-  for (int k = 0; k < lw_arg_len(n, 2) / 2; k++) {
+  for (int k = 0; k < lw_arg_len(n, "padding") / 2; k++) {
     int d = m->ndim - 1 - k;
-    to[d] = shape_fold(L, r->op, mg_sym_sub(L->x, at[d], lw_arg_item(L, n, 2, 2 * k, 0)), m->size[d]);
+    to[d] = shape_fold(L, r->op, mg_sym_sub(L->x, at[d], lw_arg_item(L, n, "padding", 2 * k, 0)), m->size[d]);
   }
   MgTy ty = mg_dtype_compute((MgDtype)m->dtype);
   ExprRef e = mg_ex_cvt(L->x, ty, lw_at(L, grad, at));

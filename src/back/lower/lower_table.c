@@ -72,43 +72,53 @@ bool lw_ok_not_bool(const MgGraph *g, const MgNode *n) { return mg_val(g, n->out
 /* ---- arguments
  * --------------------------------------------------------------------------------------------------- */
 
-bool lw_arg_bool(const MgNode *n, int k, bool deflt) {
-  const MgArg *a = lw_arg(n, k);
+const MgArg *lw_arg(const MgNode *n, const char *name) {
+  static const MgArg none;
+  const MgArg *a = mg_node_arg(n, name);
+  return a ? a : &none;
+}
+
+const char *lw_either(const MgNode *n, const char *name, const char *other) {
+  return mg_node_arg(n, name) ? name : other;
+}
+
+bool lw_arg_bool(const MgNode *n, const char *name, bool deflt) {
+  const MgArg *a = lw_arg(n, name);
   return a->tag == MA_bool ? a->u.b : deflt;
 }
 
-SymRef lw_arg_sym(Lower *L, const MgNode *n, int k, int64_t deflt) {
-  const MgArg *a = lw_arg(n, k);
+SymRef lw_arg_sym(Lower *L, const MgNode *n, const char *name, int64_t deflt) {
+  const MgArg *a = lw_arg(n, name);
   return a->tag == MA_int ? a->u.sym : lw_int(L, a->tag == MA_bool ? a->u.b : deflt);
 }
 
-double lw_arg_float(const MgGraph *g, const MgNode *n, int k, double deflt) {
-  const MgArg *a = lw_arg(n, k);
+double lw_arg_float(const MgGraph *g, const MgNode *n, const char *name, double deflt) {
+  const MgArg *a = lw_arg(n, name);
   int64_t i;
   if (a->tag == MA_float) return a->u.f;
   if (a->tag == MA_bool) return a->u.b;
   return a->tag == MA_int && mg_ex_const_int(g->x, a->u.sym, &i) ? (double)i : deflt;
 }
 
-bool lw_arg_int(const MgGraph *g, const MgNode *n, int k, int64_t *v) {
-  const MgArg *a = lw_arg(n, k);
+bool lw_arg_int(const MgGraph *g, const MgNode *n, const char *name, int64_t *v) {
+  const MgArg *a = lw_arg(n, name);
   return a->tag == MA_int && mg_ex_const_int(g->x, a->u.sym, v);
 }
 
-int lw_arg_len(const MgNode *n, int k) {
-  const MgArg *a = lw_arg(n, k);
+int lw_arg_len(const MgNode *n, const char *name) {
+  const MgArg *a = lw_arg(n, name);
   return a->tag == MA_list ? (int)a->n : a->tag == MA_int ? 1 : 0;
 }
 
-SymRef lw_arg_item(Lower *L, const MgNode *n, int k, int i, int64_t deflt) {
-  const MgArg *a = lw_arg(n, k);
+SymRef lw_arg_item(Lower *L, const MgNode *n, const char *name, int i, int64_t deflt) {
+  const MgArg *a = lw_arg(n, name);
   if (a->tag == MA_list && a->n > 0) a = &a->u.item[a->n == 1 ? 0 : i];
   return a->tag == MA_int ? a->u.sym : lw_int(L, deflt);
 }
 
-bool lw_arg_dim(const MgGraph *g, const MgNode *n, int k, int ndim, int *d) {
+bool lw_arg_dim(const MgGraph *g, const MgNode *n, const char *name, int ndim, int *d) {
   int64_t v;
-  if (!lw_arg_int(g, n, k, &v)) return false;
+  if (!lw_arg_int(g, n, name, &v)) return false;
   int64_t span = ndim ? ndim : 1;
   if (v < 0) v += span;
   if (v < 0 || v >= span) return false;

@@ -6,7 +6,7 @@
 
 enum { VIEW_split_size, VIEW_split_sizes, VIEW_unbind, VIEW_chunk, VIEW_sections, VIEW_indices };
 
-static ValRef view_src(const MgNode *n) { return lw_arg_val(n, 0); }
+static ValRef view_src(const MgNode *n) { return lw_arg_val(n, "self"); }
 static int view_ndim(Lower *L, const MgNode *n) { return lw_meta(L, view_src(n))->ndim; }
 
 /* ---- reshapes
@@ -158,7 +158,7 @@ static bool map_expand(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef 
   return true;
 }
 static bool map_permute(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *to) {
-  const MgArg *a = lw_arg(n, 1);
+  const MgArg *a = lw_arg(n, "dims");
   int nd = view_ndim(L, n);
   for (int d = 0; d < nd; d++) {
     int64_t k;
@@ -174,7 +174,8 @@ static bool map_swap(Lower *L, const ExprRef *at, ExprRef *to, int nd, int a, in
 }
 static bool map_transpose(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *to) {
   int nd = view_ndim(L, n), a, b;
-  return lw_arg_dim(L->g, n, 1, nd, &a) && lw_arg_dim(L->g, n, 2, nd, &b) && map_swap(L, at, to, nd, a, b);
+  return lw_arg_dim(L->g, n, lw_either(n, "dim0", "axis0"), nd, &a) &&
+         lw_arg_dim(L->g, n, lw_either(n, "dim1", "axis1"), nd, &b) && map_swap(L, at, to, nd, a, b);
 }
 static bool map_t(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *to) { /* last two dimensions */
   int nd = view_ndim(L, n);
@@ -187,13 +188,13 @@ static bool map_reverse(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef
 }
 /* movedim: the dims that are not named keep their order */
 static bool map_movedim(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *to) {
-  int nd = view_ndim(L, n), from[LW_MAX_NDIM], k = lw_arg_len(n, 1);
+  int nd = view_ndim(L, n), from[LW_MAX_NDIM], k = lw_arg_len(n, "source");
   bool used[LW_MAX_NDIM] = {false};
   for (int d = 0; d < nd; d++) from[d] = -1;
   for (int i = 0; i < k; i++) {
     int64_t s, t;
-    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, 1, i, 0), &s) ||
-        !mg_ex_const_int(L->x, lw_arg_item(L, n, 2, i, 0), &t))
+    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, "source", i, 0), &s) ||
+        !mg_ex_const_int(L->x, lw_arg_item(L, n, "destination", i, 0), &t))
       return false;
     s = s < 0 ? s + nd : s;
     t = t < 0 ? t + nd : t;
@@ -211,7 +212,7 @@ static bool map_movedim(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef
 }
 static bool map_unsqueeze(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *to) {
   int nd = view_ndim(L, n), dim;
-  if (!lw_arg_dim(L->g, n, 1, nd + 1, &dim)) return false;
+  if (!lw_arg_dim(L->g, n, "dim", nd + 1, &dim)) return false;
   for (int d = 0; d < nd; d++) to[d] = at[d < dim ? d : d + 1];
   return true;
 }
@@ -219,9 +220,9 @@ static bool map_unsqueeze(Lower *L, MgNode *n, int out, const ExprRef *at, ExprR
 static bool map_squeeze(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *to) {
   const MgVal *m = lw_meta(L, view_src(n));
   bool named[LW_MAX_NDIM] = {false};
-  for (int i = 0; i < lw_arg_len(n, 1); i++) {
+  for (int i = 0; i < lw_arg_len(n, "dim"); i++) {
     int64_t k;
-    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, 1, i, 0), &k)) return false;
+    if (!mg_ex_const_int(L->x, lw_arg_item(L, n, "dim", i, 0), &k)) return false;
     if (m->ndim) named[k < 0 ? k + m->ndim : k] = true;
   }
   int o = 0;
@@ -232,8 +233,7 @@ static bool map_squeeze(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef
   return o == lw_meta(L, n->out[0])->ndim;
 }
 
-SymRef lw_slice_bound(Lower *L, const MgNode *n, int k, SymRef size, SymRef deflt) {
-  const MgArg *a = lw_arg(n, k);
+SymRef lw_slice_bound(Lower *L, const MgArg *a, SymRef size, SymRef deflt) {
   if (a->tag != MA_int) return deflt;
   int64_t v, s;
   SymRef zero = lw_int(L, 0);
@@ -260,9 +260,9 @@ static bool map_shift(Lower *L, MgNode *n, const ExprRef *at, ExprRef *to, int d
 static bool map_slice(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *to) {
   const MgVal *m = lw_meta(L, view_src(n));
   int dim;
-  if (!lw_arg_dim(L->g, n, 1, m->ndim, &dim)) return false;
-  return map_shift(L, n, at, to, dim, lw_slice_bound(L, n, 2, m->size[dim], lw_int(L, 0)),
-                   lw_arg_sym(L, n, 4, 1));
+  if (!lw_arg_dim(L->g, n, "dim", m->ndim, &dim)) return false;
+  return map_shift(L, n, at, to, dim, lw_slice_bound(L, lw_arg(n, "start"), m->size[dim], lw_int(L, 0)),
+                   lw_arg_sym(L, n, "step", 1));
 }
 static SymRef view_wrap(Lower *L, SymRef i, SymRef size) { /* a negative index counts from the end */
   int64_t v;
@@ -272,23 +272,23 @@ static SymRef view_wrap(Lower *L, SymRef i, SymRef size) { /* a negative index c
 static bool map_narrow(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *to) {
   const MgVal *m = lw_meta(L, view_src(n));
   int dim;
-  if (!lw_arg_dim(L->g, n, 1, m->ndim, &dim) || lw_arg(n, 2)->tag != MA_int) return false;
-  return map_shift(L, n, at, to, dim, view_wrap(L, lw_arg_sym(L, n, 2, 0), m->size[dim]), lw_int(L, 1));
+  if (!lw_arg_dim(L->g, n, "dim", m->ndim, &dim) || lw_arg(n, "start")->tag != MA_int) return false;
+  return map_shift(L, n, at, to, dim, view_wrap(L, lw_arg_sym(L, n, "start", 0), m->size[dim]), lw_int(L, 1));
 }
 static bool map_select(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *to) {
   const MgVal *m = lw_meta(L, view_src(n));
   int dim;
-  if (!lw_arg_dim(L->g, n, 1, m->ndim, &dim)) return false;
+  if (!lw_arg_dim(L->g, n, "dim", m->ndim, &dim)) return false;
   for (int d = 0; d < m->ndim; d++) to[d] = d == dim ? 0 : at[d < dim ? d : d - 1];
-  to[dim] = view_wrap(L, lw_arg_sym(L, n, 2, 0), m->size[dim]);
+  to[dim] = view_wrap(L, lw_arg_sym(L, n, "index", 0), m->size[dim]);
   return true;
 }
 static bool map_diagonal(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *to) {
   const MgVal *m = lw_meta(L, view_src(n));
   int a, b, k = 0;
   int64_t off = 0;
-  if (!lw_arg_dim(L->g, n, 2, m->ndim, &a) || !lw_arg_dim(L->g, n, 3, m->ndim, &b) ||
-      !lw_arg_int(L->g, n, 1, &off))
+  if (!lw_arg_dim(L->g, n, "dim1", m->ndim, &a) || !lw_arg_dim(L->g, n, "dim2", m->ndim, &b) ||
+      !lw_arg_int(L->g, n, "offset", &off))
     return false;
   for (int d = 0; d < m->ndim; d++)
     if (d != a && d != b) to[d] = at[k++];
@@ -299,26 +299,24 @@ static bool map_diagonal(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRe
 static bool map_unfold(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *to) {
   int nd = view_ndim(L, n), dim;
   if (nd == 0) return true;
-  if (!lw_arg_dim(L->g, n, 1, nd, &dim)) return false;
+  if (!lw_arg_dim(L->g, n, "dimension", nd, &dim)) return false;
   memcpy(to, at, sizeof *to * nd);
-  to[dim] = mg_sym_add(L->x, mg_sym_mul(L->x, at[dim], lw_arg_sym(L, n, 3, 1)), at[nd]);
+  to[dim] = mg_sym_add(L->x, mg_sym_mul(L->x, at[dim], lw_arg_sym(L, n, "step", 1)), at[nd]);
   return true;
 }
 /* Piece `out` of split, chunk, unbind: it starts where the pieces before it end. */
 static bool map_split(Lower *L, MgNode *n, int out, const ExprRef *at, ExprRef *to) {
   const LwRow *r = lw_row(n->op->full);
   const MgVal *m = lw_meta(L, view_src(n));
-  int dim, karg = r->op == VIEW_unbind ? 1 : 2;
-  if (!lw_arg_dim(L->g, n, karg, m->ndim, &dim)) return false;
+  int dim;
+  if (!lw_arg_dim(L->g, n, "dim", m->ndim, &dim)) return false;
   SymRef start = lw_int(L, 0);
   if (r->op == VIEW_unbind) {
     for (int d = 0; d < m->ndim; d++) to[d] = d == dim ? lw_int(L, out) : at[d < dim ? d : d - 1];
     return true;
   }
   if (r->op == VIEW_indices) { /* the indices are starts of the later pieces */
-    if (out > 0)
-      start =
-          lw_slice_bound(L, &(MgNode){.arg = &lw_arg(n, 1)->u.item[out - 1], .narg = 1}, 0, m->size[dim], 0);
+    if (out > 0) start = lw_slice_bound(L, &lw_arg(n, "indices")->u.item[out - 1], m->size[dim], 0);
   } else {
     for (int i = 0; i < out; i++) {
       if (!n->out[i]) return false;
@@ -336,12 +334,12 @@ static MgRc view_as_strided(Lower *L, MgNode *n, const LwRow *r) {
   const MgVal *m = lw_meta(L, v), *mb = lw_meta(L, base), *ms = lw_meta(L, view_src(n));
   if (!mg_dtype_has_ty((MgDtype)mb->dtype) && !L->val[base].view.buf) return MG_UNSUP;
   TRY(lw_realise(L, base));
-  const MgArg *a = lw_arg(n, 3);
+  const MgArg *a = lw_arg(n, "storage_offset");
   SymRef off = a->tag == MA_int ? a->u.sym : ms->offset; /* counted from the start of the storage */
   MgView view = {.buf = L->val[base].view.buf, .ndim = m->ndim, .dtype = m->dtype, .size = m->size};
   view.stride = mg_new(L->c, SymRef, m->ndim + 1);
   TRYP(view.stride);
-  for (int d = 0; d < m->ndim; d++) view.stride[d] = lw_arg(n, 2)->u.item[d].u.sym;
+  for (int d = 0; d < m->ndim; d++) view.stride[d] = lw_arg(n, "stride")->u.item[d].u.sym;
   view.offset = mg_sym_add(L->x, L->val[base].view.offset, mg_sym_sub(L->x, off, mb->offset));
   if (r->flags & LWF_view) {
     lw_define_view(L, v, &view);
@@ -353,7 +351,7 @@ static MgRc view_as_strided(Lower *L, MgNode *n, const LwRow *r) {
       L, v, mg_ex_load(L->x, mg_dtype_ty((MgDtype)m->dtype), view.buf, mg_view_index(L->x, &view, at), 0, 0));
 }
 static bool ok_as_strided(const MgGraph *g, const MgNode *n) {
-  return lw_arg(n, 2)->tag == MA_list || mg_val(g, n->out[0])->ndim == 0;
+  return lw_arg(n, "stride")->tag == MA_list || mg_val(g, n->out[0])->ndim == 0;
 }
 
 /* view.dtype: the same bits under another dtype of the same width */
@@ -367,14 +365,14 @@ static MgRc view_dtype(Lower *L, MgNode *n, const LwRow *r) {
 }
 static bool ok_same_width(const MgGraph *g, const MgNode *n) {
   return mg_dtype_size((MgDtype)mg_val(g, n->out[0])->dtype) ==
-             mg_dtype_size((MgDtype)mg_val(g, lw_arg_val(n, 0))->dtype) &&
-         mg_dtype_has_ty((MgDtype)mg_val(g, lw_arg_val(n, 0))->dtype);
+             mg_dtype_size((MgDtype)mg_val(g, lw_arg_val(n, "self"))->dtype) &&
+         mg_dtype_has_ty((MgDtype)mg_val(g, lw_arg_val(n, "self"))->dtype);
 }
 static bool ok_real(const MgGraph *g, const MgNode *n) {
-  return !mg_dtype_is_complex((MgDtype)mg_val(g, lw_arg_val(n, 0))->dtype);
+  return !mg_dtype_is_complex((MgDtype)mg_val(g, lw_arg_val(n, "self"))->dtype);
 }
 static bool ok_const_int1(const MgGraph *g, const MgNode *n) { /* a list of constant dims, or none */
-  const MgArg *a = lw_arg(n, 1);
+  const MgArg *a = lw_arg(n, lw_either(n, "dims", lw_either(n, "dim", "source")));
   int64_t v;
   if (a->tag == MA_int) return mg_ex_const_int(g->x, a->u.sym, &v);
   for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++)

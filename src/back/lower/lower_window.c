@@ -19,7 +19,7 @@ typedef struct Window {
 
 static bool window_init(Lower *L, MgNode *n, int s, Window *w) {
   const MgVal *m = lw_meta(L, n->out[0]);
-  *w = (Window){.L = L, .src = lw_arg_val(n, 0), .nd = m->ndim, .s = s, .lead = m->ndim - s};
+  *w = (Window){.L = L, .src = lw_first(n), .nd = m->ndim, .s = s, .lead = m->ndim - s};
   w->ty = mg_dtype_compute((MgDtype)m->dtype);
   w->in = lw_const(L, TY_i1, 1);
   if (w->lead < 0 || w->nd + s > LW_MAX_NDIM) return false;
@@ -49,16 +49,15 @@ static MgRc window_reduce(Window *w, ValRef v, MgRedOp op, ExprRef body, ExprRef
   return MG_OK;
 }
 
-/* Windows of kernel, stride, padding and dilation arguments (the stride defaults to the kernel). */
-static void window_pool(Window *w, MgNode *n, int kker, int kstride, int kpad, int kdil) {
+/* The stride defaults to the kernel. */
+static void window_pool(Window *w, MgNode *n) {
   Lower *L = w->L;
   const MgVal *ms = lw_meta(L, w->src), *mo = lw_meta(L, n->out[0]);
   for (int k = 0; k < w->s; k++) {
     int d = w->lead + k;
-    SymRef kern = lw_arg_item(L, n, kker, k, 1);
-    SymRef stride = lw_arg_len(n, kstride) ? lw_arg_item(L, n, kstride, k, 1) : kern;
-    SymRef pad = lw_arg_item(L, n, kpad, k, 0),
-           dil = kdil >= 0 ? lw_arg_item(L, n, kdil, k, 1) : lw_int(L, 1);
+    SymRef kern = lw_arg_item(L, n, "kernel_size", k, 1);
+    SymRef stride = lw_arg_len(n, "stride") ? lw_arg_item(L, n, "stride", k, 1) : kern;
+    SymRef pad = lw_arg_item(L, n, "padding", k, 0), dil = lw_arg_item(L, n, "dilation", k, 1);
     w->size[w->nd + k] = kern;
     if (!mg_sym_is(L->x, pad, 0)) w->step[k] = dil;
     ExprRef p = mg_sym_sub(L->x, mg_sym_mul(L->x, w->at[d], stride), pad);
@@ -104,7 +103,7 @@ static MgRc window_max(Lower *L, MgNode *n, const LwRow *r) {
   Window w;
   if (!window_init(L, n, r->op, &w)) return MG_UNSUP;
   TRY(lw_settle(L, w.src));
-  window_pool(&w, n, 1, 2, 3, 4);
+  window_pool(&w, n);
   return window_max_results(&w, n);
 }
 
@@ -114,23 +113,24 @@ static MgRc window_avg(Lower *L, MgNode *n, const LwRow *r) {
   int64_t div;
   if (!window_init(L, n, r->op, &w) || !mg_ty_is_float(w.ty)) return MG_UNSUP;
   TRY(lw_settle(L, w.src));
-  window_pool(&w, n, 1, 2, 3, -1);
+  window_pool(&w, n);
   const MgVal *ms = lw_meta(L, w.src);
-  bool whole = lw_arg_bool(n, 5, true);
+  bool whole = lw_arg_bool(n, "count_include_pad", true);
   ExprRef count = lw_int(L, 1);
-  if (lw_arg_int(L->g, n, 6, &div)) {
+  if (lw_arg_int(L->g, n, "divisor_override", &div)) {
     count = lw_int(L, div);
   } else {
     for (int k = 0; k < w.s; k++) { /* the window, cut at the padded (or the bare) source */
       int d = w.lead + k;
-      SymRef pad = lw_arg_item(L, n, 3, k, 0), kern = w.size[w.nd + k];
-      SymRef stride = lw_arg_len(n, 2) ? lw_arg_item(L, n, 2, k, 1) : kern;
+      SymRef pad = lw_arg_item(L, n, "padding", k, 0), kern = w.size[w.nd + k];
+      SymRef stride = lw_arg_len(n, "stride") ? lw_arg_item(L, n, "stride", k, 1) : kern;
       ExprRef lo = mg_sym_sub(L->x, mg_sym_mul(L->x, w.at[d], stride), pad), hi = mg_sym_add(L->x, lo, kern);
       hi = mg_sym_min(L->x, hi, mg_sym_add(L->x, ms->size[d], pad));
       if (!whole) {
         hi = mg_sym_min(L->x, hi, ms->size[d]);
         lo = mg_sym_max(L->x, lo, lw_int(L, 0));
-      } else if (!lw_arg_bool(n, 4, false)) { /* without ceil_mode a window never leaves the padded source */
+      } else if (!lw_arg_bool(n, "ceil_mode",
+                              false)) { /* without ceil_mode a window never leaves the padded source */
         hi = mg_sym_add(L->x, lo, kern);
       }
       count = mg_sym_mul(L->x, count, mg_sym_sub(L->x, hi, lo));
@@ -197,7 +197,7 @@ static bool ok_sizes(const MgGraph *g, const MgNode *n) { /* output sizes of zer
 /* Max pooling's gradient: every result's gradient is added where its index points. */
 static MgRc window_max_backward(Lower *L, MgNode *n,
                                 const LwRow *r) { /* (grad, self, ..., indices as the last) */
-  ValRef grad = lw_arg_val(n, 0), t = lw_arg_val(n, n->narg - 1), v = n->out[0];
+  ValRef grad = lw_arg_val(n, "grad_output"), t = lw_arg_val(n, "indices"), v = n->out[0];
   const MgVal *m = lw_meta(L, v), *mg = lw_meta(L, grad);
   int s = r->op, lead = m->ndim - s;
   ExprRef at[LW_MAX_NDIM], to[LW_MAX_NDIM], back[LW_MAX_NDIM];
@@ -222,7 +222,7 @@ static MgRc window_max_backward(Lower *L, MgNode *n,
 
 /* Adaptive average's gradient when windows tile the source: each element takes its window's share. */
 static MgRc window_adaptive_backward(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef grad = lw_arg_val(n, 0), v = n->out[0];
+  ValRef grad = lw_arg_val(n, "grad_output"), v = n->out[0];
   const MgVal *m = lw_meta(L, v), *mg = lw_meta(L, grad);
   MgTy ty = mg_dtype_compute((MgDtype)m->dtype);
   ExprRef at[LW_MAX_NDIM], count = lw_int(L, 1);
@@ -237,7 +237,7 @@ static MgRc window_adaptive_backward(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, v, lw_op2(L, OP_div, g, mg_ex_cvt(L->x, ty, count)));
 }
 static bool ok_adaptive_backward(const MgGraph *g, const MgNode *n) {
-  const MgVal *m = mg_val(g, n->out[0]), *mg = mg_val(g, lw_arg_val(n, 0));
+  const MgVal *m = mg_val(g, n->out[0]), *mg = mg_val(g, lw_arg_val(n, "grad_output"));
   const LwRow *r = lw_row(n->op->full);
   for (int d = m->ndim - r->op; d < m->ndim; d++)
     if (d < 0 || !mg_sym_is(g->x, mg_sym_mod(g->x, m->size[d], mg->size[d]), 0)) return false;
@@ -247,19 +247,20 @@ static bool ok_adaptive_backward(const MgGraph *g, const MgNode *n) {
 /* Average pooling's gradient: a source element sums the gradients of the windows that cover it.  The nest
  * reduces over the at most ceil(kernel/stride) windows along each dim. */
 static MgRc window_avg_backward(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef grad = lw_arg_val(n, 0), v = n->out[0];
+  ValRef grad = lw_arg_val(n, "grad_output"), v = n->out[0];
   const MgVal *m = lw_meta(L, v), *mg = lw_meta(L, grad);
   Window w;
   int64_t div;
   if (!window_init(L, n, r->op, &w)) return MG_UNSUP;
-  bool whole = lw_arg_bool(n, 6, true), given = lw_arg_int(L->g, n, 7, &div);
+  bool whole = lw_arg_bool(n, "count_include_pad", true),
+       given = lw_arg_int(L->g, n, "divisor_override", &div);
   ExprRef count = given ? lw_int(L, div) : lw_int(L, 1), zero = lw_int(L, 0), one = lw_int(L, 1);
   w.src = grad;
   TRY(lw_settle(L, grad));
   for (int k = 0; k < w.s; k++) {
     int d = w.lead + k;
-    SymRef kern = lw_arg_item(L, n, 2, k, 1), pad = lw_arg_item(L, n, 4, k, 0);
-    SymRef stride = lw_arg_len(n, 3) ? lw_arg_item(L, n, 3, k, 1) : kern;
+    SymRef kern = lw_arg_item(L, n, "kernel_size", k, 1), pad = lw_arg_item(L, n, "padding", k, 0);
+    SymRef stride = lw_arg_len(n, "stride") ? lw_arg_item(L, n, "stride", k, 1) : kern;
     w.size[w.nd + k] = mg_sym_floordiv(L->x, mg_sym_add(L->x, kern, mg_sym_sub(L->x, stride, one)), stride);
     /* the last window that may cover position p is p / stride, the ones before follow */
     ExprRef p = mg_sym_add(L->x, w.at[d], pad);
@@ -286,12 +287,12 @@ static MgRc window_avg_backward(Lower *L, MgNode *n, const LwRow *r) {
 
 /* Column element (c*kh*kw + i*kw + j, oh*OW + ow) is the source at (c, oh*stride - pad + i*dil, ...). */
 static MgRc window_im2col(Lower *L, MgNode *n, const LwRow *r) {
-  ValRef src = lw_arg_val(n, 0), v = n->out[0];
+  ValRef src = lw_arg_val(n, "self"), v = n->out[0];
   const MgVal *m = lw_meta(L, src);
   SymRef kern[2], dil[2], pad[2], stride[2], one = lw_int(L, 1), outs[2];
   for (int k = 0; k < 2; k++) {
-    kern[k] = lw_arg_item(L, n, 1, k, 1), dil[k] = lw_arg_item(L, n, 2, k, 1);
-    pad[k] = lw_arg_item(L, n, 3, k, 0), stride[k] = lw_arg_item(L, n, 4, k, 1);
+    kern[k] = lw_arg_item(L, n, "kernel_size", k, 1), dil[k] = lw_arg_item(L, n, "dilation", k, 1);
+    pad[k] = lw_arg_item(L, n, "padding", k, 0), stride[k] = lw_arg_item(L, n, "stride", k, 1);
     SymRef span = mg_sym_add(L->x, mg_sym_mul(L->x, dil[k], mg_sym_sub(L->x, kern[k], one)), one);
     SymRef room =
         mg_sym_sub(L->x, mg_sym_add(L->x, m->size[2 + k], mg_sym_mul(L->x, pad[k], lw_int(L, 2))), span);
@@ -317,7 +318,7 @@ static MgRc window_im2col(Lower *L, MgNode *n, const LwRow *r) {
 /* The adjoint: every pixel sums the column elements that came from it. */
 static MgRc window_col2im(Lower *L, MgNode *n,
                           const LwRow *r) { /* (self, output_size, kernel, dilation, padding, stride) */
-  ValRef src = lw_arg_val(n, 0), v = n->out[0];
+  ValRef src = lw_arg_val(n, "self"), v = n->out[0];
   Window w;
   if (!window_init(L, n, 2, &w)) return MG_UNSUP;
   TRY(lw_settle(L, src));
@@ -325,9 +326,9 @@ static MgRc window_col2im(Lower *L, MgNode *n,
   ExprRef o[2];
   for (int k = 0; k < 2; k++) {
     int d = 2 + k;
-    SymRef dil = lw_arg_item(L, n, 3, k, 1), pad = lw_arg_item(L, n, 4, k, 0),
-           stride = lw_arg_item(L, n, 5, k, 1);
-    kern[k] = lw_arg_item(L, n, 2, k, 1);
+    SymRef dil = lw_arg_item(L, n, "dilation", k, 1), pad = lw_arg_item(L, n, "padding", k, 0),
+           stride = lw_arg_item(L, n, "stride", k, 1);
+    kern[k] = lw_arg_item(L, n, "kernel_size", k, 1);
     SymRef span = mg_sym_add(L->x, mg_sym_mul(L->x, dil, mg_sym_sub(L->x, kern[k], one)), one);
     SymRef room = mg_sym_sub(L->x, mg_sym_add(L->x, w.size[d], mg_sym_mul(L->x, pad, lw_int(L, 2))), span);
     outs[k] = mg_sym_add(L->x, mg_sym_floordiv(L->x, room, stride), one);
@@ -345,7 +346,7 @@ static MgRc window_col2im(Lower *L, MgNode *n,
 }
 static bool ok_batched(const MgGraph *g, const MgNode *n) {
   int want = !strcmp(n->op->name, "aten::im2col") ? 4 : 3;
-  return ok_sizes(g, n) && mg_val(g, lw_arg_val(n, 0))->ndim == want && lw_ok_float(g, n);
+  return ok_sizes(g, n) && mg_val(g, lw_arg_val(n, "self"))->ndim == want && lw_ok_float(g, n);
 }
 static bool ok_max(const MgGraph *g, const MgNode *n) { return ok_sizes(g, n) && lw_ok_not_bool(g, n); }
 static bool ok_float_sizes(const MgGraph *g, const MgNode *n) { return ok_sizes(g, n) && lw_ok_float(g, n); }

@@ -157,7 +157,7 @@ MgArg *mg_node_arg(const MgNode *n, const char *name);
 bool mg_node_flag(const MgNode *n, const char *name); /* is it given, and true? */
 /* The tensor that comes first (self, input, grad ...); 0: there is none. */
 static inline ValRef mg_node_first(const MgNode *n) {
-  return n->narg && n->arg[0].tag == MA_val ? n->arg[0].u.val : 0;
+  return n->narg && n->arg->tag == MA_val ? n->arg->u.val : 0;
 }
 /* A batch norm in training: it writes its running statistics without saying so in its schema. */
 bool mg_node_updates_norm(const MgNode *n);

@@ -71,7 +71,11 @@ const MgArg *mg_infer_arg(const MgInfer *in, const char *name) {
   return k < 0 || k >= in->n->narg ? &none : &in->n->arg[k];
 }
 
-ValRef mg_infer_tensor(const MgInfer *in, int k) {
+ValRef mg_infer_tensor(const MgInfer *in, const char *name) {
+  return mg_infer_nth(in, mg_infer_find(in, name));
+}
+
+ValRef mg_infer_nth(const MgInfer *in, int k) {
   return k >= 0 && k < in->n->narg && in->n->arg[k].tag == MA_val ? in->n->arg[k].u.val : 0;
 }
 
@@ -332,7 +336,7 @@ static bool infer_storable(MgDtype r, MgDtype s) {
 static bool infer_fits(MgInfer *in, const MgOp *twin, bool *kind) {
   ValRef self = 0;
   for (int k = 0; k < in->op->nparam && !self; k++)
-    if (in->op->param[k].writes) self = mg_infer_tensor(in, k);
+    if (in->op->param[k].writes) self = mg_infer_nth(in, k);
   bool out =
       in->op->param[in->op->nparam - 1].writes; /* which torch may resize: nothing is taken for granted */
   if (!self || twin->nret != 1) return !out;
@@ -384,7 +388,7 @@ MgRc mg_infer_written(MgInfer *in) {
     ValRef v = 0;
     for (int k = 0; k < in->op->nparam && !v; k++)
       if (in->op->param[k].alias_set == in->op->ret_alias[i] && in->op->ret_alias[i] >= 0)
-        v = mg_infer_tensor(in, k);
+        v = mg_infer_nth(in, k);
     if (!v) return MG_UNSUP;
     if (in->op->param[in->op->nparam - 1].writes &&
         (!twin || mg_infer_is(in, mg_val_numel(in->g, v), 0) != 0))

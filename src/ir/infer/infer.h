@@ -37,8 +37,12 @@ MgRc mg_infer_scatter_fits(
 /* Arguments. */
 int mg_infer_find(const MgInfer *in, const char *name);         /* position of a parameter, or -1 */
 const MgArg *mg_infer_arg(const MgInfer *in, const char *name); /* a None when the op has no such parameter */
-ValRef mg_infer_tensor(const MgInfer *in, int k);               /* argument k, 0 when it is not a tensor */
-bool mg_infer_flag(const MgInfer *in, const char *name);        /* a boolean, false when absent */
+/* Tensor arguments; 0 when it is none: by name, by position, and the first, which ops of one rule name
+ * differently. */
+ValRef mg_infer_tensor(const MgInfer *in, const char *name);
+ValRef mg_infer_nth(const MgInfer *in, int k);
+static inline ValRef mg_infer_first(const MgInfer *in) { return mg_infer_nth(in, 0); }
+bool mg_infer_flag(const MgInfer *in, const char *name);    /* a boolean, false when absent */
 MgRc mg_infer_int(MgInfer *in, const MgArg *a, int64_t *v); /* MG_UNSUP when it is not a constant integer */
 MgRc mg_infer_dim(MgInfer *in, const MgArg *a, int ndim, int *d); /* wrapped */
 /* A list of dimensions, one, or None (all) as a set. */

@@ -146,7 +146,7 @@ MgRc mg_infer_factory(MgInfer *in) {
 
 /* Memory as self's, dtype by argument; bernoulli and argsort belong here too. */
 MgRc mg_infer_alike(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   const MgArg *f = ARG("memory_format");
   MgDims size;
   MgDtype d = mg_infer_dtype_arg(in, mg_val(in->g, v)->dtype);
@@ -159,7 +159,7 @@ MgRc mg_infer_alike(MgInfer *in) {
 }
 
 MgRc mg_infer_new(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims size, stride;
   MgDtype d = mg_infer_dtype_arg(in, mg_val(in->g, v)->dtype);
   TRY(mg_infer_sizes(in, ARG("size"), &size));
@@ -169,7 +169,7 @@ MgRc mg_infer_new(MgInfer *in) {
 }
 
 MgRc mg_infer_random(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   if (!v) return MG_UNSUP;
   MgDtype d = mg_val(in->g, v)->dtype;
   switch (in->op->code) {
@@ -187,7 +187,7 @@ MgRc mg_infer_random(MgInfer *in) {
 
 /* One result per tensor of the first list, elementwise with its counterparts. */
 MgRc mg_infer_foreach(MgInfer *in) {
-  const MgArg *self = &in->n->arg[0];
+  const MgArg *self = mg_infer_arg(in, "self");
   MgDims none = {0};
   if (self->tag != MA_list) return MG_UNSUP;
   TRY(mg_infer_results(in, self->n));

@@ -9,7 +9,8 @@
 MgRc mg_infer_matmul(MgInfer *in) {
   int code = in->op->code;
   bool plus = code == TOP_addmm || code == TOP_baddbmm || code == TOP_addmv || code == TOP__addmm_activation;
-  ValRef a = mg_infer_tensor(in, plus), b = mg_infer_tensor(in, plus + 1);
+  int first = plus; /* of the two factors, behind what is added */
+  ValRef a = mg_infer_nth(in, first), b = mg_infer_nth(in, first + 1);
   if (!a || !b) return MG_UNSUP;
   const MgVal *p = mg_val(in->g, a), *q = mg_val(in->g, b);
   MgDtype d = p->dtype;
@@ -37,7 +38,7 @@ MgRc mg_infer_matmul(MgInfer *in) {
   case TOP_vdot: break;
   case TOP_outer:
   case TOP_ger: {
-    const MgArg *both[] = {&in->n->arg[0], &in->n->arg[1]};
+    const MgArg *both[] = {ARG("self"), ARG("vec2")};
     d = mg_infer_result_type(in, both, 2);
     size = (MgDims){2, {p->size[0], q->size[0]}};
     break;
@@ -112,7 +113,7 @@ static MgRc dense_conv_slow(MgInfer *in, ValRef x, ValRef w, bool *slow) {
 }
 
 static MgRc dense_convolution(MgInfer *in) {
-  ValRef x = mg_infer_tensor(in, 0), w = mg_infer_tensor(in, 1);
+  ValRef x = mg_infer_first(in), w = mg_infer_tensor(in, "weight");
   const MgVal *p = mg_val(in->g, x), *q = mg_val(in->g, w);
   MgDims size = {.n = p->ndim};
   int64_t s, pad, dil, extra, groups;
@@ -146,7 +147,7 @@ static MgRc dense_convolution(MgInfer *in) {
 
 /* Gradients like input and weight in the common format; the bias gradient is a vector. */
 static MgRc dense_convolution_backward(MgInfer *in) {
-  ValRef g = mg_infer_tensor(in, 0), x = mg_infer_tensor(in, 1), w = mg_infer_tensor(in, 2);
+  ValRef g = mg_infer_first(in), x = mg_infer_tensor(in, "input"), w = mg_infer_tensor(in, "weight");
   const MgArg *mask = ARG("output_mask");
   MgDims size;
   int format;
@@ -207,7 +208,7 @@ static MgRc dense_pool_size(MgInfer *in, SymRef size, int k, SymRef *out) {
 }
 
 MgRc mg_infer_pool(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims size, to;
   int nd, format;
   bool adaptive = false, pair = in->op->nret == 2;
@@ -247,7 +248,7 @@ MgRc mg_infer_pool(MgInfer *in) {
 }
 
 MgRc mg_infer_pool_backward(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 1); /* (grad_output, self, ...) */
+  ValRef v = mg_infer_tensor(in, "self");
   MgDims size;
   int format;
   if (!v) return MG_UNSUP;
@@ -259,7 +260,7 @@ MgRc mg_infer_pool_backward(MgInfer *in) {
 /* ---- resampling ---- */
 
 MgRc mg_infer_upsample(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims size, to;
   int format;
   if (mg_infer_find(in, "input_size") >= 0) { /* backward */
@@ -270,7 +271,7 @@ MgRc mg_infer_upsample(MgInfer *in) {
     if (ARG("output_size")->tag == MA_list) {
       TRY(mg_infer_sizes(in, ARG("output_size"), &to));
       if (to.n != size.n - 2) return MG_UNSUP;
-      ValRef indices = mg_infer_tensor(in, mg_infer_find(in, "indices")); /* of max_unpool2d */
+      ValRef indices = mg_infer_tensor(in, "indices"); /* of max_unpool2d */
       for (int i = 0; indices && i < size.n; i++)
         if (mg_val(in->g, indices)->ndim != size.n ||
             mg_infer_eq(in, mg_val(in->g, indices)->size[i], size.d[i]) != 1)
@@ -292,7 +293,7 @@ MgRc mg_infer_upsample(MgInfer *in) {
 
 /* affine_grid_generator(theta, size): a point for each position of the image. */
 static MgRc dense_affine_grid(MgInfer *in) {
-  ValRef theta = mg_infer_tensor(in, 0);
+  ValRef theta = mg_infer_first(in);
   MgDims size;
   if (!theta) return MG_UNSUP;
   TRY(mg_infer_sizes(in, ARG("size"), &size));
@@ -310,7 +311,7 @@ static MgRc dense_affine_grid(MgInfer *in) {
 /* grid_sampler_2d and _3d: the batch and channels of the image at the points of the grid. */
 MgRc mg_infer_sample(MgInfer *in) {
   if (in->op->code == TOP_affine_grid_generator) return dense_affine_grid(in);
-  ValRef v = mg_infer_tensor(in, 0), grid = mg_infer_tensor(in, 1);
+  ValRef v = mg_infer_first(in), grid = mg_infer_tensor(in, "grid");
   if (in->op->code == TOP_grid_sampler_2d_backward || !v || !grid) return MG_UNSUP;
   const MgVal *a = mg_val(in->g, v), *b = mg_val(in->g, grid);
   int nd = in->op->code == TOP_grid_sampler_2d ? 2 : 3;
@@ -342,9 +343,8 @@ static MgRc dense_sdpa_out(MgInfer *in, int i, MgDtype d, SymRef b, SymRef h, Sy
 }
 
 MgRc mg_infer_sdpa(MgInfer *in) {
-  ValRef q = mg_infer_tensor(in, mg_infer_find(in, "query")),
-         k = mg_infer_tensor(in, mg_infer_find(in, "key"));
-  ValRef v = mg_infer_tensor(in, mg_infer_find(in, "value"));
+  ValRef q = mg_infer_tensor(in, "query"), k = mg_infer_tensor(in, "key");
+  ValRef v = mg_infer_tensor(in, "value");
   if (!q || !k || !v || mg_val(in->g, q)->ndim != 4) return MG_UNSUP;
   const MgVal *t = mg_val(in->g, q);
   SymRef b = t->size[0], h = t->size[1], n = t->size[2], e = mg_val(in->g, v)->size[3];

@@ -20,7 +20,7 @@ bool mg_check_dims(const Check *c, const char *name);
 bool mg_check_refused(const Check *c);
 
 static inline const MgVal *check_val(const Check *c, const char *name) {
-  ValRef v = mg_infer_tensor(c->in, mg_op_param(c->op, name));
+  ValRef v = mg_infer_nth(c->in, mg_op_param(c->op, name));
   return v ? mg_val(c->in->g, v) : NULL;
 }
 

@@ -40,7 +40,7 @@ static MgRc index_layout(MgInfer *in, const MgVal *t, const MgArg *list, const M
 /* x[i0, None, i2, ...]: indices broadcast together; the result dimensions stand where the indices stood when
  * those are adjacent, else in front.  Boolean masks give data-dependent sizes. */
 static MgRc index_tensor(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   const MgArg *list = ARG("indices");
   MgDims idx = {0}, size = {0};
   const MgVal *t = mg_val(in->g, v);
@@ -87,8 +87,7 @@ static MgRc index_embedding_backward(MgInfer *in, MgDtype dt, const MgDims *grad
 }
 
 MgRc mg_infer_index(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0), i1 = mg_infer_tensor(in, 1),
-         idx = mg_infer_tensor(in, mg_infer_find(in, "index"));
+  ValRef v = mg_infer_first(in), idx = mg_infer_tensor(in, "index");
   MgDims size = {0}, one;
   int d;
   if (!v) return MG_UNSUP;
@@ -102,9 +101,9 @@ MgRc mg_infer_index(MgInfer *in) {
     if (size.n) size.d[d] = mg_val_numel(in->g, idx);
     return mg_infer_out(in, 0, dt, &size, NULL);
   case TOP_gather: mg_infer_dims_of(in, idx, &size); return mg_infer_out(in, 0, dt, &size, NULL);
-  case TOP_take: mg_infer_dims_of(in, i1, &one); return mg_infer_out(in, 0, dt, &one, NULL);
-  case TOP_embedding: { /* weight, indices */
-    mg_infer_dims_of(in, i1, &one);
+  case TOP_take: mg_infer_dims_of(in, idx, &one); return mg_infer_out(in, 0, dt, &one, NULL);
+  case TOP_embedding: {
+    mg_infer_dims_of(in, mg_infer_tensor(in, "indices"), &one);
     one.d[one.n++] = size.d[1];
     return mg_infer_out(in, 0, dt, &one, NULL);
   }
@@ -128,7 +127,7 @@ MgRc mg_infer_index(MgInfer *in) {
     return mg_infer_out(in, 0, dt, &size, NULL); /* structured: a contiguous result of self's size */
   case TOP_nonzero_static: return index_nonzero_static(in, size.n);
   case TOP_masked_scatter: {
-    ValRef m = mg_infer_tensor(in, 1);
+    ValRef m = mg_infer_tensor(in, "mask");
     TRY(mg_infer_broadcast(in, &size, mg_val(in->g, m)->size, mg_val(in->g, m)->ndim));
     return mg_infer_out(in, 0, dt, &size, NULL);
   }
@@ -139,8 +138,9 @@ MgRc mg_infer_index(MgInfer *in) {
 /* Sums, means or maxima of bags of rows, and what backward needs: which bag an index is in (not where sums of
  * rows that lie side by side have a kernel of their own), how many are in each, where maxima are. */
 MgRc mg_infer_bag(MgInfer *in) {
-  ValRef w = mg_infer_tensor(in, 0), indices = mg_infer_tensor(in, 1), offsets = mg_infer_tensor(in, 2);
-  ValRef scale = mg_infer_tensor(in, mg_infer_find(in, "per_sample_weights"));
+  ValRef w = mg_infer_first(in), indices = mg_infer_tensor(in, "indices"),
+         offsets = mg_infer_tensor(in, "offsets");
+  ValRef scale = mg_infer_tensor(in, "per_sample_weights");
   MgDims bags = {.n = 1}, table = {.n = 2}, size = {.n = 1};
   int64_t mode, padding;
   if (!w || !indices || !offsets || mg_val(in->g, w)->ndim != 2 || mg_val(in->g, offsets)->ndim != 1)
@@ -171,8 +171,7 @@ MgRc mg_infer_bag(MgInfer *in) {
  * lengths are data, at most that. */
 MgRc mg_infer_ctc(MgInfer *in) {
   bool backward = in->op->code == TOP__ctc_loss_backward || in->op->code == TOP__ctc_loss_backward_Tensor;
-  ValRef p = mg_infer_tensor(in, mg_infer_find(in, "log_probs")),
-         targets = mg_infer_tensor(in, mg_infer_find(in, "targets"));
+  ValRef p = mg_infer_tensor(in, "log_probs"), targets = mg_infer_tensor(in, "targets");
   const MgArg *len = ARG("target_lengths");
   MgDims size, one = {.n = 1};
   if (!p || !targets || mg_val(in->g, p)->ndim != 3 || mg_val(in->g, p)->device != DEV_cpu) return MG_UNSUP;

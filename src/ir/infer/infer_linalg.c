@@ -22,7 +22,7 @@ static MgRc linalg_columns(MgInfer *in, int i, MgDtype d, const MgDims *batch, S
 }
 
 MgRc mg_infer_svd(MgInfer *in) {
-  ValRef a = mg_infer_tensor(in, 0);
+  ValRef a = mg_infer_first(in);
   MgDims batch;
   if (!a || mg_val(in->g, a)->ndim < 2 || mg_val(in->g, a)->device != DEV_cpu ||
       !mg_infer_flag(in, "compute_uv"))
@@ -49,7 +49,7 @@ MgRc mg_infer_svd(MgInfer *in) {
 }
 
 MgRc mg_infer_eig(MgInfer *in) {
-  ValRef a = mg_infer_tensor(in, 0);
+  ValRef a = mg_infer_first(in);
   MgDims batch;
   if (!a || mg_val(in->g, a)->ndim < 2 || mg_val(in->g, a)->device != DEV_cpu) return MG_UNSUP;
   MgDtype d = mg_val(in->g, a)->dtype;
@@ -71,7 +71,7 @@ MgRc mg_infer_eig(MgInfer *in) {
 /* Argument k as batches of matrices that LAPACK takes; they have elements, since results
  * without any have other strides. */
 static bool linalg_matrices(MgInfer *in, int k, MgDims *size) {
-  ValRef v = k < 0 ? 0 : mg_infer_tensor(in, k);
+  ValRef v = k < 0 ? 0 : mg_infer_nth(in, k);
   if (!v || mg_val(in->g, v)->ndim < 2 || mg_val(in->g, v)->device != DEV_cpu) return false;
   MgDtype d = mg_val(in->g, v)->dtype;
   if (d != DT_f32 && d != DT_f64 && d != DT_c64 && d != DT_c128) return false;
@@ -88,8 +88,9 @@ static bool linalg_square(MgInfer *in, const MgDims *size) {
 /* The solution of a x = b, or x a = b: as large as b, in the batches of both. */
 static MgRc linalg_solution(MgInfer *in, MgDims a, MgDims b, bool left) {
   SymRef rows = b.d[b.n - 2], cols = b.d[b.n - 1];
-  MgDtype d = mg_val(in->g, mg_infer_tensor(in, 0))->dtype;
-  if (d != mg_val(in->g, mg_infer_tensor(in, 1))->dtype || !linalg_square(in, &a)) return MG_UNSUP;
+  MgDtype d = mg_val(in->g, mg_infer_first(in))->dtype;
+  ValRef right = mg_infer_tensor(in, in->op->code == TOP_cholesky_solve ? "input2" : "B");
+  if (d != mg_val(in->g, right)->dtype || !linalg_square(in, &a)) return MG_UNSUP;
   if (mg_infer_eq(in, a.d[a.n - 1], left ? rows : cols) != 1) return MG_UNSUP;
   a.n -= 2;
   b.n -= 2;
@@ -121,7 +122,7 @@ MgRc mg_infer_factor(MgInfer *in) {
   if (order == UNKNOWN || (!lu && !linalg_square(in, &a))) return MG_UNSUP;
   /* a vector on the right is another case */
   if (solve && (!linalg_matrices(in, 1, &b) || b.n != a.n || !mg_infer_flag(in, "left"))) return MG_UNSUP;
-  d = mg_val(in->g, mg_infer_tensor(in, 0))->dtype;
+  d = mg_val(in->g, mg_infer_first(in))->dtype;
   real = d == DT_c64 ? DT_f32 : d == DT_c128 ? DT_f64 : d;
   TRY(mg_infer_results(in, in->op->nret));
   if (solve) TRY(linalg_solution(in, a, b, true));
@@ -142,7 +143,7 @@ MgRc mg_infer_eigh(MgInfer *in) {
   MgDims a;
   if (!linalg_matrices(in, 0, &a) || !linalg_square(in, &a) || !mg_infer_flag(in, "compute_v"))
     return MG_UNSUP;
-  MgDtype d = mg_val(in->g, mg_infer_tensor(in, 0))->dtype;
+  MgDtype d = mg_val(in->g, mg_infer_first(in))->dtype;
   SymRef n = a.d[--a.n];
   TRY(mg_infer_results(in, 2));
   TRY(mg_infer_out(in, 0, d == DT_c64 ? DT_f32 : d == DT_c128 ? DT_f64 : d, &a, NULL));
@@ -203,7 +204,7 @@ static MgRc fft_step(MgInfer *in, Fft *f) {
 }
 
 MgRc mg_infer_fft(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   const MgArg *dims = mg_infer_arg(in, "dim");
   Fft f = {.n = 0};
   int64_t d;

@@ -10,15 +10,14 @@ static int point_operands(const MgInfer *in, ValRef *v) {
     bool wrapped = in->op->param[i].kind == AK_scalar && in->op->code != TOP_pow_Tensor_Scalar &&
                    (!strcmp(in->op->param[i].name, "other") || !strcmp(in->op->param[i].name, "self"));
     if (wrapped || (in->op->param[i].kind == AK_tensor && in->n->arg[i].tag != MA_none))
-      v[n++] = mg_infer_tensor(in, i);
+      v[n++] = mg_infer_nth(in, i);
   }
   return n;
 }
 
 static bool point_complex(const MgInfer *in) {
   for (int i = 0; i < in->n->narg; i++)
-    if (mg_infer_tensor(in, i) && mg_dtype_is_complex(mg_val(in->g, mg_infer_tensor(in, i))->dtype))
-      return true;
+    if (mg_infer_nth(in, i) && mg_dtype_is_complex(mg_val(in->g, mg_infer_nth(in, i))->dtype)) return true;
   return false;
 }
 
@@ -44,7 +43,7 @@ static MgRc point_out(MgInfer *in, MgDtype d) {
 }
 
 MgRc mg_infer_same(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   if (!v) return MG_UNSUP;
   MgDtype d = mg_val(in->g, v)->dtype;
   switch (in->op->code) {
@@ -76,7 +75,7 @@ MgRc mg_infer_same(MgInfer *in) {
 
 /* Of a complex tensor: contiguous, though the meta kernel keeps the strides. */
 static MgRc point_angle(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDtype d = v ? mg_val(in->g, v)->dtype : DT_none;
   if (d != DT_c64 && d != DT_c128) return MG_UNSUP;
   MgDims size;
@@ -86,8 +85,7 @@ static MgRc point_angle(MgInfer *in) {
 
 MgRc mg_infer_float1(MgInfer *in) {
   if (point_complex(in)) return in->op->code == TOP_angle ? point_angle(in) : MG_UNSUP;
-  int k = mg_infer_tensor(in, 0) ? 0 : 1; /* polygamma(n, self) */
-  ValRef v = mg_infer_tensor(in, k);
+  ValRef v = mg_infer_tensor(in, "self");
   return v ? point_out(in, mg_infer_float(in, mg_val(in->g, v)->dtype)) : MG_UNSUP;
 }
 
@@ -105,17 +103,17 @@ MgRc mg_infer_promote(MgInfer *in) {
   case TOP_smooth_l1_loss_backward:
   case TOP_huber_loss_backward: { /* allocated as zeros_like(input, contiguous) */
     MgDims size;
-    mg_infer_dims_of(in, mg_infer_tensor(in, 1), &size);
-    return mg_infer_out(in, 0, mg_val(in->g, mg_infer_tensor(in, 1))->dtype, &size, NULL);
+    mg_infer_dims_of(in, mg_infer_tensor(in, "self"), &size);
+    return mg_infer_out(in, 0, mg_val(in->g, mg_infer_tensor(in, "self"))->dtype, &size, NULL);
   }
-  case TOP_binary_cross_entropy_backward: return mg_infer_like(in, 0, d, mg_infer_tensor(in, 1));
+  case TOP_binary_cross_entropy_backward: return mg_infer_like(in, 0, d, mg_infer_tensor(in, "self"));
   case TOP_log_sigmoid_backward: {
-    ValRef v[2] = {mg_infer_tensor(in, 0), mg_infer_tensor(in, 1)};
+    ValRef v[2] = {mg_infer_tensor(in, "grad_output"), mg_infer_tensor(in, "self")};
     return mg_infer_iter(in, 0, d, v, 2);
   }
   case TOP_pow_Scalar: { /* its structured kernel asks for a result without strides of its own: contiguous */
     MgDims size;
-    mg_infer_dims_of(in, mg_infer_tensor(in, 1), &size);
+    mg_infer_dims_of(in, mg_infer_tensor(in, "exponent"), &size);
     return mg_infer_out(in, 0, d, &size, NULL);
   }
   case TOP_where_ScalarSelf: /* the number becomes a 0-dim tensor of its own dtype */
@@ -128,7 +126,7 @@ MgRc mg_infer_float2(MgInfer *in) { return point_out(in, mg_infer_float(in, poin
 
 /* The functional form clones self expanded to the common shape, contiguous. */
 MgRc mg_infer_masked(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0), m = mg_infer_tensor(in, 1);
+  ValRef v = mg_infer_first(in), m = mg_infer_tensor(in, "mask");
   MgDims size;
   mg_infer_dims_of(in, v, &size);
   TRY(mg_infer_broadcast(in, &size, mg_val(in->g, m)->size, mg_val(in->g, m)->ndim));
@@ -136,7 +134,7 @@ MgRc mg_infer_masked(MgInfer *in) {
 }
 
 MgRc mg_infer_logsig(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims size, none = {.n = 1, .d = {mg_infer_c(in, 0)}};
   mg_infer_dims_of(in, v, &size);
   TRY(mg_infer_results(in, 2));
@@ -146,7 +144,7 @@ MgRc mg_infer_logsig(MgInfer *in) {
 }
 
 MgRc mg_infer_glu(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims size;
   int d;
   mg_infer_dims_of(in, v, &size);

@@ -65,7 +65,7 @@ static MgDtype reduce_dtype(MgInfer *in, MgDtype d) {
 }
 
 MgRc mg_infer_reduce(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims size;
   if (!v) return MG_UNSUP;
   TRY(reduce_dims(in, v, &size));
@@ -74,7 +74,7 @@ MgRc mg_infer_reduce(MgInfer *in) {
 
 /* var_mean and its like: var is real, mean has the input's dtype. */
 MgRc mg_infer_reduce_two(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims size;
   TRY(reduce_dims(in, v, &size));
   MgDtype d = reduce_dtype(in, mg_val(in->g, v)->dtype);
@@ -85,7 +85,7 @@ MgRc mg_infer_reduce_two(MgInfer *in) {
 
 /* values and indices along one dimension; aminmax gives two values. */
 MgRc mg_infer_reduce_pair(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims size;
   TRY(reduce_dims(in, v, &size));
   MgDtype d = mg_val(in->g, v)->dtype;
@@ -95,7 +95,7 @@ MgRc mg_infer_reduce_pair(MgInfer *in) {
 }
 
 MgRc mg_infer_scan(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims size;
   mg_infer_dims_of(in, v, &size);
   MgDtype d = mg_val(in->g, v)->dtype;
@@ -105,7 +105,7 @@ MgRc mg_infer_scan(MgInfer *in) {
 }
 
 MgRc mg_infer_scan_pair(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims size;
   mg_infer_dims_of(in, v, &size);
   TRY(mg_infer_results(in, 2));
@@ -118,7 +118,7 @@ MgRc mg_infer_scan_pair(MgInfer *in) {
 }
 
 MgRc mg_infer_topk(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   const MgArg *k = mg_infer_arg(in, "k");
   MgDims size;
   int d;
@@ -132,7 +132,7 @@ MgRc mg_infer_topk(MgInfer *in) {
 }
 
 MgRc mg_infer_softmax(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims size;
   mg_infer_dims_of(in, v, &size);
   MgDtype d = mg_val(in->g, v)->dtype;
@@ -143,7 +143,7 @@ MgRc mg_infer_softmax(MgInfer *in) {
 }
 
 MgRc mg_infer_softmax_backward(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   const MgArg *d = mg_infer_arg(in, "input_dtype");
   MgDims size;
   if (d->tag != MA_dtype) return MG_UNSUP;
@@ -155,9 +155,8 @@ MgRc mg_infer_softmax_backward(MgInfer *in) {
 
 /* The dtype of the statistics on the CPU: the parameters' when they are wider than a 16-bit input. */
 static MgDtype norm_stat_dtype(MgInfer *in, MgDtype d) {
-  ValRef w = mg_infer_tensor(in, mg_infer_find(in, "weight")),
-         b = mg_infer_tensor(in, mg_infer_find(in, "bias"));
-  ValRef r = mg_infer_tensor(in, mg_infer_find(in, "running_mean"));
+  ValRef w = mg_infer_tensor(in, "weight"), b = mg_infer_tensor(in, "bias");
+  ValRef r = mg_infer_tensor(in, "running_mean");
   if (mg_dtype_size(d) > 2) return d;
   ValRef p[] = {w, b, r};
   for (int i = 0; i < 3; i++)
@@ -166,7 +165,7 @@ static MgDtype norm_stat_dtype(MgInfer *in, MgDtype d) {
 }
 
 static MgRc norm_layer(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   const MgArg *shape = mg_infer_arg(in, "normalized_shape");
   MgDims size, stat;
   mg_infer_dims_of(in, v, &size);
@@ -183,7 +182,7 @@ static MgRc norm_layer(MgInfer *in) {
 }
 
 static MgRc norm_group(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims size, stat = {.n = 2};
   const MgArg *n = mg_infer_arg(in, "N"), *group = mg_infer_arg(in, "group");
   if (n->tag != MA_int || group->tag != MA_int) return MG_UNSUP;
@@ -219,7 +218,7 @@ static MgRc norm_batch_result(MgInfer *in, ValRef x) {
 }
 
 static MgRc norm_batch(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims stat = {.n = 1};
   if (mg_val(in->g, v)->ndim < 2 || mg_val(in->g, v)->device != DEV_cpu) return MG_UNSUP;
   bool train = in->op->code != TOP__native_batch_norm_legit_no_training &&
@@ -235,14 +234,13 @@ static MgRc norm_batch(MgInfer *in) {
   if (in->op->code == TOP__batch_norm_with_update)
     return mg_infer_out(in, 3, DT_u8, &stat, NULL); /* only other back ends use it */
   if (in->op->code != TOP__native_batch_norm_legit_functional) return MG_OK;
-  TRY(mg_infer_like(in, 3, sd, mg_infer_tensor(in, mg_infer_find(in, "running_mean"))));
-  return mg_infer_like(in, 4, sd, mg_infer_tensor(in, mg_infer_find(in, "running_var")));
+  TRY(mg_infer_like(in, 3, sd, mg_infer_tensor(in, "running_mean")));
+  return mg_infer_like(in, 4, sd, mg_infer_tensor(in, "running_var"));
 }
 
 /* grad_input like the input, and gradients like the parameters, as output_mask asks. */
 static MgRc norm_backward(MgInfer *in) {
-  ValRef x = mg_infer_tensor(in, mg_infer_find(in, "input")),
-         w = mg_infer_tensor(in, mg_infer_find(in, "weight"));
+  ValRef x = mg_infer_tensor(in, "input"), w = mg_infer_tensor(in, "weight");
   const MgArg *mask = mg_infer_arg(in, "output_mask");
   MgDims size;
   if (mask->tag != MA_list || mask->n != 3 || !x) return MG_UNSUP;
@@ -257,7 +255,7 @@ static MgRc norm_backward(MgInfer *in) {
     MgDims one = {.n = 1, .d = {mg_infer_c(in, 1)}};
     if (!mask->u.item[i].u.b) continue;
     if (in->op->code == TOP_native_layer_norm_backward) {
-      ValRef like = i == 2 ? mg_infer_tensor(in, mg_infer_find(in, "bias")) : w;
+      ValRef like = i == 2 ? mg_infer_tensor(in, "bias") : w;
       if (!like) continue;
       mg_infer_dims_of(in, like, &one);
     } else {
@@ -286,7 +284,7 @@ MgRc mg_infer_norm(MgInfer *in) {
   case TOP_rms_norm:
   case TOP_group_norm:
   case TOP_batch_norm: {
-    ValRef v = mg_infer_tensor(in, 0);
+    ValRef v = mg_infer_first(in);
     MgDims size;
     mg_infer_dims_of(in, v, &size);
     if (in->op->code == TOP_group_norm) return norm_like(in, 0, v);
@@ -300,12 +298,12 @@ MgRc mg_infer_norm(MgInfer *in) {
 /* ---- losses ---- */
 
 MgRc mg_infer_loss(MgInfer *in) {
-  if (in->op->code == TOP_soft_margin_loss_backward) { /* (grad, self, target); its meta kernel promotes */
-    ValRef of[2] = {mg_infer_tensor(in, 2), mg_infer_tensor(in, 1)};
+  if (in->op->code == TOP_soft_margin_loss_backward) { /* its meta kernel promotes */
+    ValRef of[2] = {mg_infer_tensor(in, "target"), mg_infer_tensor(in, "self")};
     return mg_infer_iter(in, 0, mg_val(in->g, of[1])->dtype, of, 2);
   }
-  ValRef v[3] = {mg_infer_tensor(in, 0), mg_infer_tensor(in, 1), mg_infer_tensor(in, 2)};
-  const MgArg *a[2] = {&in->n->arg[0], &in->n->arg[1]};
+  ValRef v[2] = {mg_infer_tensor(in, "self"), mg_infer_tensor(in, "target")};
+  const MgArg *a[2] = {mg_infer_arg(in, "self"), mg_infer_arg(in, "target")};
   int64_t reduction;
   MgDims none = {0};
   TRY(mg_infer_int(in, mg_infer_arg(in, "reduction"), &reduction));
@@ -326,7 +324,7 @@ MgRc mg_infer_loss(MgInfer *in) {
 
 MgRc mg_infer_nll(MgInfer *in) {
   bool back = in->op->code == TOP_nll_loss_backward || in->op->code == TOP_nll_loss2d_backward;
-  ValRef x = mg_infer_tensor(in, back), t = mg_infer_tensor(in, back + 1);
+  ValRef x = mg_infer_tensor(in, "self"), t = mg_infer_tensor(in, "target");
   int64_t reduction;
   MgDims size, none = {0};
   TRY(mg_infer_int(in, mg_infer_arg(in, "reduction"), &reduction));

@@ -11,7 +11,7 @@ static bool check_laid_out(const Check *c, ValRef v) {
 
 static bool check_group_norm(const Check *c) {
   const MgArg *channels = mg_infer_arg(c->in, "C");
-  if (!check_laid_out(c, mg_infer_tensor(c->in, 0))) return false;
+  if (!check_laid_out(c, mg_infer_first(c->in))) return false;
   return channels->tag == MA_int && check_vector(c, check_val(c, "weight"), channels->u.sym) &&
          check_vector(c, check_val(c, "bias"), channels->u.sym);
 }
@@ -78,8 +78,7 @@ static bool check_topk(const Check *c) {
 }
 
 static bool check_as_many(const Check *c, const char *one, const char *other) {
-  ValRef a = mg_infer_tensor(c->in, mg_infer_find(c->in, one)),
-         b = mg_infer_tensor(c->in, mg_infer_find(c->in, other));
+  ValRef a = mg_infer_tensor(c->in, one), b = mg_infer_tensor(c->in, other);
   return !a || !b || check_eq(c, mg_val_numel(c->in->g, a), mg_val_numel(c->in->g, b));
 }
 

@@ -24,7 +24,7 @@ static bool shape_skipped(MgInfer *in, ValRef v) {
 }
 
 MgRc mg_infer_cat(MgInfer *in) {
-  const MgArg *list = &in->n->arg[0];
+  const MgArg *list = mg_infer_arg(in, "tensors");
   MgDims size = {0};
   int d = 0, format = MF_contiguous;
   bool mixed = false;
@@ -90,9 +90,10 @@ static bool shape_crops(MgInfer *in, const MgArg *pad) {
 static MgRc shape_padded(MgInfer *in, ValRef v) {
   MgDims size;
   int format = MF_contiguous;
-  TRY(shape_pad(in, v, &in->n->arg[1], &size));
+  const MgArg *pad = ARG(in->op->code == TOP_constant_pad_nd ? "pad" : "padding");
+  TRY(shape_pad(in, v, pad, &size));
   MgDtype d = mg_val(in->g, v)->dtype;
-  if (in->op->code == TOP_constant_pad_nd && shape_crops(in, &in->n->arg[1])) { /* a clone of what is left */
+  if (in->op->code == TOP_constant_pad_nd && shape_crops(in, pad)) { /* a clone of what is left */
     MgVal left = *mg_val(in->g, v);
     left.size = size.d;
     return mg_infer_like_val(in, 0, d, &left);
@@ -114,7 +115,7 @@ static MgRc shape_padded(MgInfer *in, ValRef v) {
 static MgRc shape_repeat(MgInfer *in, ValRef v, bool tile) {
   MgDims size, rep;
   mg_infer_dims_of(in, v, &size);
-  TRY(mg_infer_sizes(in, &in->n->arg[1], &rep));
+  TRY(mg_infer_sizes(in, ARG(tile ? "dims" : "repeats"), &rep));
   MgDims out = {.n = rep.n > size.n ? rep.n : size.n};
   if (!tile && rep.n < size.n) return MG_UNSUP;
   for (int i = 0; i < out.n; i++) {
@@ -161,7 +162,7 @@ static MgRc shape_pixels(MgInfer *in, ValRef v, bool up) {
   int64_t r;
   int format;
   mg_infer_dims_of(in, v, &size);
-  TRY(mg_infer_int(in, &in->n->arg[1], &r));
+  TRY(mg_infer_int(in, ARG(up ? "upscale_factor" : "downscale_factor"), &r));
   if (size.n < 3 || r < 1 || mg_infer_is(in, mg_val_numel(in->g, v), 0) != 0) return MG_UNSUP;
   SymRef *c = &size.d[size.n - 3], k = mg_infer_c(in, r), kk = mg_infer_c(in, r * r);
   *c = up ? mg_sym_floordiv(in->x, *c, kk) : mg_sym_mul(in->x, *c, kk);
@@ -231,7 +232,7 @@ static MgRc shape_channel_shuffle(MgInfer *in, ValRef v, const MgDims *size) {
 }
 
 MgRc mg_infer_shape(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims size;
   if (!v) return MG_UNSUP;
   MgDtype d = mg_val(in->g, v)->dtype;
@@ -263,12 +264,12 @@ MgRc mg_infer_shape(MgInfer *in) {
     return mg_infer_out(in, 0, mg_dtype_is_int(d) || d == DT_bool ? DT_i64 : d, &size, NULL);
   case TOP_reflection_pad1d_backward:
   case TOP_replication_pad1d_backward:
-    mg_infer_dims_of(in, mg_infer_tensor(in, 1), &size);
+    mg_infer_dims_of(in, mg_infer_tensor(in, "self"), &size);
     return mg_infer_out(in, 0, d, &size, NULL);
   case TOP_reflection_pad2d_backward:
   case TOP_replication_pad2d_backward: {
     int format;
-    ValRef self = mg_infer_tensor(in, 1);
+    ValRef self = mg_infer_tensor(in, "self");
     TRY(mg_infer_suggest(in, self, &format));
     mg_infer_dims_of(in, self, &size);
     return mg_infer_format(in, 0, d, &size, format);

@@ -465,8 +465,9 @@ static MgRc view_unsqueeze(MgInfer *in, ViewState *s) {
 
 static MgRc view_transpose(MgInfer *in, ViewState *s) {
   int a, b;
-  TRY(mg_infer_dim(in, &in->n->arg[1], s->size.n, &a));
-  TRY(mg_infer_dim(in, &in->n->arg[2], s->size.n, &b));
+  bool axes = in->op->code == TOP_swapaxes;
+  TRY(mg_infer_dim(in, ARG(axes ? "axis0" : "dim0"), s->size.n, &a));
+  TRY(mg_infer_dim(in, ARG(axes ? "axis1" : "dim1"), s->size.n, &b));
   if (s->size.n) view_swap(s, a, b);
   return MG_OK;
 }
@@ -520,12 +521,12 @@ static MgRc view_one(MgInfer *in, ValRef v, int code) {
   case TOP__unsafe_view:
   case TOP__reshape_alias: TRY(mg_infer_sizes(in, ARG("size"), &to)); return view_view(in, v, &to);
   case TOP_reshape: TRY(mg_infer_sizes(in, ARG("shape"), &to)); return view_view(in, v, &to);
-  case TOP_view_as: mg_infer_dims_of(in, mg_infer_tensor(in, 1), &to); return view_view(in, v, &to);
+  case TOP_view_as: mg_infer_dims_of(in, mg_infer_tensor(in, "other"), &to); return view_view(in, v, &to);
   case TOP_flatten_using_ints: return view_flatten(in, v);
   case TOP_unflatten_int: return view_unflatten(in, v);
   case TOP_expand:
   case TOP_broadcast_to: TRY(mg_infer_sizes(in, ARG("size"), &to)); return view_expand(in, v, &to);
-  case TOP_expand_as: mg_infer_dims_of(in, mg_infer_tensor(in, 1), &to); return view_expand(in, v, &to);
+  case TOP_expand_as: mg_infer_dims_of(in, mg_infer_tensor(in, "other"), &to); return view_expand(in, v, &to);
   case TOP_split_Tensor:
   case TOP_unsafe_split_Tensor:
     if (ARG("split_size")->tag != MA_int) return MG_UNSUP;
@@ -546,7 +547,7 @@ static MgRc view_one(MgInfer *in, ValRef v, int code) {
 }
 
 MgRc mg_infer_view(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   return v ? view_one(in, v, in->op->code) : MG_UNSUP;
 }
 
@@ -575,7 +576,7 @@ MgRc mg_infer_copy(MgInfer *in) {
       {TOP_split_with_sizes_copy, TOP_split_with_sizes},
       {TOP_unbind_copy_int, TOP_unbind_int},
   };
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     if (row[i].copy != in->op->code) continue;
     TRY(view_one(in, v, row[i].view));
@@ -589,7 +590,7 @@ MgRc mg_infer_copy(MgInfer *in) {
 }
 
 MgRc mg_infer_clone(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0), other = mg_infer_tensor(in, 1);
+  ValRef v = mg_infer_first(in), other = mg_infer_tensor(in, "other");
   const MgArg *f = ARG("memory_format");
   MgDims size;
   mg_infer_dims_of(in, v, &size);
@@ -620,7 +621,7 @@ MgRc mg_infer_clone(MgInfer *in) {
 /* What is written has the sizes of the part that it is written to. */
 MgRc mg_infer_scatter_fits(MgInfer *in) {
   ViewState s;
-  ValRef self = mg_infer_tensor(in, 0), src = mg_infer_tensor(in, 1);
+  ValRef self = mg_infer_first(in), src = mg_infer_tensor(in, "src");
   if (!self || !src) return MG_OK;
   view_of(in, self, &s);
   if (in->op->code == TOP_slice_scatter)
@@ -635,7 +636,7 @@ MgRc mg_infer_scatter_fits(MgInfer *in) {
 }
 
 MgRc mg_infer_scatter_view(MgInfer *in) {
-  ValRef v = mg_infer_tensor(in, 0);
+  ValRef v = mg_infer_first(in);
   MgDims size;
   const MgArg *sizes = ARG("input_sizes");
   switch (in->op->code) {

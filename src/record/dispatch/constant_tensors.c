@@ -20,9 +20,9 @@ PyObject *mg_constval(MgCapture *cap, ValRef v) {
     const MgNode *n = &g->node[g->val[v].def];
     int i = 0;
     while (copies[i] && strcmp(copies[i], n->op->full)) i++;
-    if (!copies[i] || !n->narg || n->arg[0].tag != MA_val || mg_graph_writes(g, g->val[v].storage))
-      return NULL;
-    v = n->arg[0].u.val;
+    ValRef from = mg_node_first(n);
+    if (!copies[i] || !from || mg_graph_writes(g, g->val[v].storage)) return NULL;
+    v = from;
   }
   for (uint32_t i = 0; v && i < cap->ninput; i++)
     if (cap->input[i].val == v)

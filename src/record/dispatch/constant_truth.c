@@ -55,7 +55,7 @@ static Span truth_logic(Span a, Span b, bool and, bool bools) {
 
 /* Of two operands, numbers or tensors. */
 static Span truth_binary(const MgGraph *g, const MgNode *n, bool bools, int depth) {
-  Span a = truth_arg(g, &n->arg[0], depth), b = truth_arg(g, &n->arg[1], depth);
+  Span a = truth_arg(g, mg_node_arg(n, "self"), depth), b = truth_arg(g, mg_node_arg(n, "other"), depth);
   switch (n->op->code) {
   case TOP_ge_Scalar:
   case TOP_ge_Tensor: return truth_if(a.lo >= b.hi, a.hi < b.lo);
@@ -93,7 +93,7 @@ static Span truth_node(const MgGraph *g, const MgNode *n, ValRef v, int depth) {
   case TOP_full:
   case TOP_full_like:
   case TOP_new_full: return truth_arg(g, mg_node_arg(n, "fill_value"), depth);
-  case TOP__to_copy: return truth_arg(g, &n->arg[0], depth);
+  case TOP__to_copy: return truth_arg(g, mg_node_arg(n, "self"), depth);
   case TOP_clone: return truth_same(g, n, v, depth);
   default: break;
   }

@@ -13,21 +13,35 @@
 #include "record/tensor/standin.h"
 #include "tuning.h"
 
-/* Is it better recorded as a whole?  arg: input, states, params, biases, layers, dropout, train, both
- * directions, batch first. */
+/* Arguments of torch.lstm, torch.gru and their like. */
+enum {
+  RNN_input,
+  RNN_states,
+  RNN_params,
+  RNN_biases,
+  RNN_layers,
+  RNN_dropout,
+  RNN_train,
+  RNN_bidirectional,
+  RNN_batch_first,
+  RNN__COUNT
+};
+
+/* Is it better recorded as a whole? */
 static bool recurrent_whole(const char *kind, PyObject *const *arg, Py_ssize_t n) {
-  if (n != 9 || !mg_standin_is(arg[0]) || !PyBool_Check(arg[3]) || !PyLong_CheckExact(arg[4]) ||
-      !PyFloat_CheckExact(arg[5]))
+  if (n != RNN__COUNT || !mg_standin_is(arg[RNN_input]) || !PyBool_Check(arg[RNN_biases]) ||
+      !PyLong_CheckExact(arg[RNN_layers]) || !PyFloat_CheckExact(arg[RNN_dropout]))
     return false;
-  MgCapture *cap = mg_standin_info(arg[0])->cap;
-  ValRef input = mg_standin_val(arg[0]);
+  MgCapture *cap = mg_standin_info(arg[RNN_input])->cap;
+  ValRef input = mg_standin_val(arg[RNN_input]);
   const MgVal *x = cap && input ? mg_val(cap->rec->g, input) : NULL;
-  int64_t steps, layers = PyLong_AsLong(arg[4]) * (arg[7] == Py_True ? 2 : 1);
+  int64_t steps, layers = PyLong_AsLong(arg[RNN_layers]) * (arg[RNN_bidirectional] == Py_True ? 2 : 1);
   if (!x || x->ndim != 3 || x->device != DEV_cpu || mg_standin_autocast_on(cap)) return false;
-  bool loop = strcmp(kind, "lstm") || x->dtype == DT_f64 ||
-              (!cap->fx && mg_abi.aoti_torch_grad_mode_is_enabled() && mg_facts_requires_grad(arg[0]));
-  if (!loop || (PyFloat_AS_DOUBLE(arg[5]) != 0 && arg[6] == Py_True)) return false;
-  return !mg_ex_const_int(cap->rec->x, x->size[arg[8] == Py_True], &steps) ||
+  bool loop =
+      strcmp(kind, "lstm") || x->dtype == DT_f64 ||
+      (!cap->fx && mg_abi.aoti_torch_grad_mode_is_enabled() && mg_facts_requires_grad(arg[RNN_input]));
+  if (!loop || (PyFloat_AS_DOUBLE(arg[RNN_dropout]) != 0 && arg[RNN_train] == Py_True)) return false;
+  return !mg_ex_const_int(cap->rec->x, x->size[arg[RNN_batch_first] == Py_True], &steps) ||
          steps * layers > MG_TUNE_RECURRENT_UNROLL;
 }
 
@@ -37,8 +51,8 @@ bool mg_recurrent_call(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject
   MgHookMode mode = mg_hook_mode;
   mg_hook_mode = HOOK_off; /* what calls the operator is no part of the program */
   PyObject *m = mg_glue(GLUE_recurrent);
-  *r = m ? PyObject_CallMethod(m, "call", "sOOOOOOO", kind, arg[0], arg[1], arg[2], arg[3], arg[4], arg[7],
-                               arg[8])
+  *r = m ? PyObject_CallMethod(m, "call", "sOOOOOOO", kind, arg[RNN_input], arg[RNN_states], arg[RNN_params],
+                               arg[RNN_biases], arg[RNN_layers], arg[RNN_bidirectional], arg[RNN_batch_first])
          : NULL;
   Py_XDECREF(m);
   mg_hook_mode = mode;

@@ -453,9 +453,9 @@ static int view_find(const MgRec *r, MgViewState *s) {
 
 /* Batch norm, whose writes torch does not count, writes its running statistics. */
 static void view_count_norm(const MgGraph *g, const MgNode *n, uint32_t *count) {
-  if (n->op->code != TOP_native_batch_norm || n->arg[5].tag != MA_bool || !n->arg[5].u.b) return;
-  ValRef mean = n->arg[3].tag == MA_val ? n->arg[3].u.val : 0,
-         var = n->arg[4].tag == MA_val ? n->arg[4].u.val : 0;
+  if (n->op->code != TOP_native_batch_norm || !mg_node_flag(n, "training")) return;
+  const MgArg *means = mg_node_arg(n, "running_mean"), *vars = mg_node_arg(n, "running_var");
+  ValRef mean = means->tag == MA_val ? means->u.val : 0, var = vars->tag == MA_val ? vars->u.val : 0;
   if (mean) count[mg_val(g, mean)->storage]++;
   if (var && (!mean || mg_val(g, var)->storage != mg_val(g, mean)->storage)) count[mg_val(g, var)->storage]++;
 }
