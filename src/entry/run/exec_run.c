@@ -202,17 +202,11 @@ bool mg_exec_keeps_random(const MgExec *e) { return e->stages && mg_stages_keeps
 static int exec_verify(MgExec *e, PyObject *const *in) {
   if (e->plan_failed || (e->grad && (e->grad->asked || e->grad->lost))) return 0;
   if (!mg_exec_same_overlap(e->overlap, e->ninput, in)) return 0; /* nodes run anyway */
-  MgVerifyWays w = {.nodes = e->nodes,
-                    .plan = e->plan,
-                    .grad = e->grad,
-                    .ninput = e->ninput,
-                    .noutput = e->noutput,
-                    .writes = e->verify->writes};
-  PyObject *said;
-  int rc = mg_verify_run(&w, in, &said);
-  if (rc <= 0) return rc;
-  e->plan_failed = e->verify->differs = true;
-  return mg_verify_tell(said);
+  MgVerifyWays w = {
+      .nodes = e->nodes, .plan = e->plan, .grad = e->grad, .ninput = e->ninput, .noutput = e->noutput};
+  int rc = mg_verify_compare(e->verify, &w, in);
+  if (e->verify->differs) e->plan_failed = true;
+  return rc < 0 ? -1 : 0;
 }
 
 int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs) {

@@ -278,24 +278,16 @@ static int sizes_run_numbers(MgExec *e, PyObject *const *in, MgExecAt *a, bool p
 
 /* ---- by a plan with symbols ---- */
 
-/* As MgExec's: compares plan p with the nodes at these sizes.  1: the graph was left to eager; -1 with an
- * exception. */
+/* Compares plan p with the nodes at these sizes.  1: the graph was left to eager; -1 with an exception. */
 static int sizes_verify(MgExec *e, const SizesPlan *p, const MgExecAt *a, PyObject *const *in) {
   MgExec *eager = sizes_new_run(e, a, false, in);
   if (!eager) return -1;
-  MgVerifyWays w = {.nodes = eager->nodes,
-                    .plan = p->plan,
-                    .sizes = a->env,
-                    .ninput = e->ninput,
-                    .noutput = e->noutput,
-                    .writes = p->verify->writes};
-  PyObject *said;
-  int rc = mg_verify_run(&w, in, &said);
+  MgVerifyWays w = {
+      .nodes = eager->nodes, .plan = p->plan, .sizes = a->env, .ninput = e->ninput, .noutput = e->noutput};
+  int rc = mg_verify_compare(p->verify, &w, in);
   mg_exec_free(eager);
-  if (rc <= 0) return rc;
-  e->sizes->plans = false;
-  p->verify->differs = true;
-  return mg_verify_tell(said) ? -1 : 1;
+  if (p->verify->differs) e->sizes->plans = false;
+  return rc;
 }
 
 /* As mg_exec_plan; MG_RUN_SIZES: no plan with symbols is for these. */

@@ -20,6 +20,7 @@
 
 typedef struct Ways {
   PyObject_HEAD const MgVerifyWays *of; /* NULL: the verdict is there */
+  bool writes;                          /* the graph may write to its inputs */
 } Ways;
 
 MgVerify *mg_verify_new(const MgOptions *o, bool writes) {
@@ -109,8 +110,7 @@ static PyObject *ways_diff(PyObject *self, void *unused) {
 }
 
 static PyObject *ways_writes(PyObject *self, void *unused) {
-  const MgVerifyWays *w = ways_of(self);
-  return w ? PyBool_FromLong(w->writes) : NULL;
+  return ways_of(self) ? PyBool_FromLong(((Ways *)self)->writes) : NULL;
 }
 
 /* Adds the names of a plan's steps to a list.  -1 with an exception. */
@@ -180,7 +180,8 @@ static int verify_failed(void) {
   return rc;
 }
 
-int mg_verify_run(const MgVerifyWays *w, PyObject *const *in, PyObject **said) {
+/* 0: no difference, or it cannot be told; 1: *said is what to tell the user, new; -1 with an exception. */
+static int verify_run(const MgVerify *v, const MgVerifyWays *w, PyObject *const *in, PyObject **said) {
   MgHookMode mode = mg_hook_mode;
   bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
   PyObject *list = PyList_New(w->ninput), *m = NULL;
@@ -189,6 +190,7 @@ int mg_verify_run(const MgVerifyWays *w, PyObject *const *in, PyObject **said) {
   for (uint32_t i = 0; list && i < w->ninput; i++) PyList_SET_ITEM(list, i, Py_NewRef(in[i]));
   if (ways) {
     ways->of = w;
+    ways->writes = v->writes;
     mg_hook_mode = HOOK_off;
     if ((m = mg_glue(GLUE_trust_beside))) *said = PyObject_CallMethod(m, "check", "OO", ways, list);
     mg_hook_mode = mode;
@@ -204,6 +206,28 @@ int mg_verify_run(const MgVerifyWays *w, PyObject *const *in, PyObject **said) {
   if (*said != Py_None) return 1;
   Py_CLEAR(*said);
   return 0;
+}
+
+/* Tells of a difference and counts it; steals said.  -1 with an exception. */
+static int verify_tell(PyObject *said) {
+  mg_stats.differed++;
+  mg_stats.fallbacks++;
+  const char *text = PyUnicode_AsUTF8(said);
+  mg_log(MG_LOG_fallback, "%s", text ? text : "?");
+  mg_event("fallback", NULL, 0, text ? text : "?");
+  int rc = -1;
+  if (mg_strict()) PyErr_Format(PyExc_RuntimeError, "magneto: %S", said);
+  else rc = PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "magneto: %S", said);
+  Py_DECREF(said);
+  return rc;
+}
+
+int mg_verify_compare(MgVerify *v, const MgVerifyWays *w, PyObject *const *in) {
+  PyObject *said;
+  int rc = verify_run(v, w, in, &said);
+  if (rc <= 0) return rc;
+  v->differs = true;
+  return verify_tell(said) ? -1 : 1;
 }
 
 /* Numbers of the inputs that get gradients.  New; NULL with an exception. */
@@ -263,17 +287,4 @@ void mg_verify_compiled(const MgTrace *t, const char *why) {
   verify_kept(m ? PyObject_CallMethod(m, "withdraw", "z", why) : NULL);
   mg_hook_mode = mode;
   Py_XDECREF(m);
-}
-
-int mg_verify_tell(PyObject *said) {
-  mg_stats.differed++;
-  mg_stats.fallbacks++;
-  const char *text = PyUnicode_AsUTF8(said);
-  mg_log(MG_LOG_fallback, "%s", text ? text : "?");
-  mg_event("fallback", NULL, 0, text ? text : "?");
-  int rc = -1;
-  if (mg_strict()) PyErr_Format(PyExc_RuntimeError, "magneto: %S", said);
-  else rc = PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "magneto: %S", said);
-  Py_DECREF(said);
-  return rc;
 }

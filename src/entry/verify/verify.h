@@ -30,7 +30,6 @@ typedef struct MgVerifyWays {
   const int64_t *sizes; /* values of the plan's symbols; NULL: there are none */
   MgAutograd *grad;
   unsigned ninput, noutput;
-  bool writes;
 } MgVerifyWays;
 
 /* New; NULL without an exception: nothing is verified, or out of memory. */
@@ -40,12 +39,12 @@ void mg_verify_share(MgVerify **mine, MgVerify **shared);
 void mg_verify_free(MgVerify *v); /* or NULL */
 /* Counts a run, and says whether it is to be verified. */
 bool mg_verify_due(MgVerify *v);
-/* in: borrowed, left as they are.  0: the compiled graph does what eager does, or that cannot be told here;
- * 1: it does not, *said is what to tell the user, new; -1 with an exception: the program's own (Ctrl-C). */
-int mg_verify_run(const MgVerifyWays *w, PyObject *const *in, PyObject **said);
-/* Tells of a difference and counts it; steals said.  -1 with an exception (strict mode, or warnings are
- * errors). */
-int mg_verify_tell(PyObject *said);
+/* Compares the ways of a graph of v on inputs, which are borrowed and left as they are.
+ * 0: the compiled graph does what eager does, or that cannot be told here.
+ * 1: it does not; v->differs is set, and the user was told.
+ * -1 with an exception: the program's own (Ctrl-C), or v->differs is set and the telling raised (strict mode,
+ * or warnings are errors). */
+int mg_verify_compare(MgVerify *v, const MgVerifyWays *w, PyObject *const *in);
 /* With MAGNETO_REPRO, around compiling a graph: before, what is compiled goes to a file, which a crash leaves
  * there.  Failures are only logged. */
 void mg_verify_announce(const MgTrace *t, const MgNodeRun *nodes, PyObject *const *in);
