@@ -191,6 +191,20 @@ static PyObject *graph_plant(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+static PyObject *graph_plant_illegal(PyObject *self, PyObject *args) {
+  static const char *const names[ILLEGAL__COUNT] = {
+      [ILLEGAL_order] = "order", [ILLEGAL_write] = "write", [ILLEGAL_whole] = "whole"};
+  const char *pass, *what = "order";
+  int i = 0;
+  if (!PyArg_ParseTuple(args, "z|s:plant_illegal", &pass, &what)) return NULL;
+  while (i < ILLEGAL__COUNT && strcmp(names[i], what)) i++;
+  if (i == ILLEGAL__COUNT)
+    return PyErr_Format(PyExc_ValueError, "plant_illegal: what must be order, write or whole, got '%s'",
+                        what);
+  mg_compile_plant_illegal(pass ? pass : "", (MgIllegal)i);
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef graphobj_functions[] = {
     {"set_passes", graph_set_passes, METH_O,
      "set_passes(limit, /): compilations run only the first `limit` passes that they can do without (-1: "
@@ -198,6 +212,9 @@ static PyMethodDef graphobj_functions[] = {
     {"plant", graph_plant, METH_VARARGS,
      "plant(name, crash=False, /): for tests: a defect in the pass of that name (None: in none), or a "
      "crash."},
+    {"plant_illegal", graph_plant_illegal, METH_VARARGS,
+     "plant_illegal(name, what='order', /): for tests: after the pass of that name (None: after none) the "
+     "graph has a use before its definition, a write ('write'), or compound ops ('whole')."},
     {"kernel_cache_info", kernel_cache_info, METH_NOARGS,
      "Counts of the in-memory kernel cache, and of plans read from and written to disk."},
     {"kernel_cache_clear", kernel_cache_clear, METH_NOARGS, "Forgets the kernels that no plan uses."},

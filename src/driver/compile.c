@@ -75,6 +75,14 @@ void mg_compile_plant(int wrong, bool crash) {
   compile_crash = crash;
 }
 
+static char compile_illegal_pass[32]; /* of tests, which compile on one thread */
+static MgIllegal compile_illegal;
+
+void mg_compile_plant_illegal(const char *pass, MgIllegal what) {
+  snprintf(compile_illegal_pass, sizeof compile_illegal_pass, "%s", pass);
+  compile_illegal = what;
+}
+
 const char *mg_compile_pass(int i) {
   static const char *const name[] = {
 #define PASS(name, what) #name,
@@ -96,6 +104,22 @@ static void compile_spoil(const Compile *k, CompilePass p) {
     if (compile_crash) abort();
     *self = *other;
     *other = first;
+    return;
+  }
+}
+
+static bool compile_is_illegal(const char *pass, MgIllegal what) {
+  return compile_illegal == what && !strcmp(compile_illegal_pass, pass);
+}
+
+/* What a test planted after this pass, in the first difference of two values. */
+static void compile_break(const Compile *k, const char *pass) {
+  if (!*compile_illegal_pass || strcmp(compile_illegal_pass, pass)) return;
+  for (NodeRef n = 1; n < k->g->nnode; n++) {
+    MgNode *node = mg_node(k->g, n);
+    if (node->dead || node->op->code != TOP_sub_Tensor) continue;
+    if (compile_illegal == ILLEGAL_order) *mg_node_arg(node, "self") = mg_arg_val(node->out[0]);
+    if (compile_illegal == ILLEGAL_write) node->op = mg_op_by_code(TOP_sub__Tensor);
     return;
   }
 }
@@ -124,6 +148,7 @@ static MgRc compile_verify(const Compile *k, CompilePromise promise, const char 
       [CV_functional] = mg_graph_verify_functional,
       [CV_primitive] = mg_decompose_verify,
   };
+  compile_break(k, pass);
   return k->strict ? check[promise](k->g, pass) : MG_OK;
 }
 
@@ -255,7 +280,7 @@ static MgRc compile_middle(Compile *k, MgJoint *j) {
   TRY(compile_verify(k, CV_functional, "patterns"));
   TRY(compile_done(k, CS_patterns));
   if (compile_runs(CP_decompose)) {
-    TRY(mg_decompose(g));
+    if (!compile_is_illegal("decompose", ILLEGAL_whole)) TRY(mg_decompose(g));
     TRY(compile_verify(k, CV_primitive, "decompose"));
     compile_spoil(k, CP_decompose);
   }
@@ -272,7 +297,7 @@ static MgRc compile_middle(Compile *k, MgJoint *j) {
   TRY(compile_verify(k, CV_functional, "layout"));
   TRY(mg_dce(g));
   compile_log_graph(k, MG_LOG_simplified, "simplified");
-  TRY(mg_graph_verify(g, "simplify"));
+  TRY(mg_graph_verify(g, "the last dce")); /* once in any mode */
   TRY(compile_done(k, CS_simplify));
   if (!j) return MG_OK;
   TRY(mg_partition(g, &simplify, j)); /* on what lowering will see, with layouts that both halves agree on */

@@ -14,6 +14,15 @@ void mg_compile_set_passes(int limit);
 /* For tests: pass number `wrong` (counted from 0) spoils what it makes, or ends the process; -1: none does.
  */
 void mg_compile_plant(int wrong, bool crash);
+/* For tests: what is illegal is put into the graph after the pass of that name ("" for none), where a
+ * verifier has to find it. */
+typedef enum MgIllegal {
+  ILLEGAL_order, /* a value is used before it is defined */
+  ILLEGAL_write, /* a node writes its argument */
+  ILLEGAL_whole, /* what decompose takes apart is left whole */
+  ILLEGAL__COUNT
+} MgIllegal;
+void mg_compile_plant_illegal(const char *pass, MgIllegal what);
 const char *mg_compile_pass(int i); /* its name; NULL: there are no more */
 
 typedef struct MgHostOps { /* how driver asks front for extern calls while compiling */
