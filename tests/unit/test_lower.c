@@ -224,6 +224,20 @@ static void test_verify(void) {
   }
 }
 
+/* Lowerings read arguments by the names that they know; an op of another PyTorch may have other ones. */
+static void test_other_parameters(void) {
+  float a[4] = {0};
+  Case t;
+  CHECK(case_open(&t, "%1 = input f32[4]\n%2 = aten::leaky_relu(%1, 0.5) : f32[4]\nreturn %2\n",
+                  (void *[]){a}) == MG_OK);
+  const char *other = "aten::leaky_relu(Tensor input, Scalar slope=0.01) -> Tensor";
+  const char *same = "aten::leaky_relu(Tensor self, Scalar negative_slope=0.25) -> Tensor";
+  CHECK(mg_lower_knows(&t.g, 1));
+  CHECK((mg_node(&t.g, 1)->op = mg_op_from_schema(&t.c, other)) && !mg_lower_knows(&t.g, 1));
+  CHECK((mg_node(&t.g, 1)->op = mg_op_from_schema(&t.c, same)) && mg_lower_knows(&t.g, 1));
+  case_close(&t);
+}
+
 static void test_print(void) {
   float a[4] = {0};
   Case t;
@@ -245,6 +259,7 @@ int main(void) {
   test_pool();
   test_scatter_units();
   test_verify();
+  test_other_parameters();
   test_print();
   return test_done();
 }

@@ -51,9 +51,13 @@ static void table_check_val(ValRef *v, void *arg) {
   t->ok &= m->ndim <= LW_MAX_NDIM && (t->view || mg_dtype_has_ty((MgDtype)m->dtype));
 }
 
+/* Has the op of this PyTorch the parameters that its lowering names?  An op with a row in tensor_ops.def has
+ * that row's code only if its parameters are the row's. */
+static bool table_is_ours(const MgOp *o) { return o->code != TOP_extern || mg_op_by_name(o->full) == o; }
+
 const LwRow *lw_row_for(const MgGraph *g, const MgNode *n) {
   const LwRow *r = n->call ? NULL : lw_row(n->op->full);
-  if (!r) return NULL;
+  if (!r || !table_is_ours(n->op)) return NULL;
   /* views move no data, so any dtype will do; whoever reads the elements checks it */
   TableVals t = {g, true, (r->flags & LWF_view) != 0};
   mg_node_each_val((MgNode *)n, table_check_val, &t);
