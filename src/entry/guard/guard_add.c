@@ -368,6 +368,15 @@ MgFacts *mg_guard_facts(MgGuards *g, SrcRef src) {
   return NULL;
 }
 
+void mg_guards_any_grad(MgGuards *g) {
+  for (uint32_t i = 0; i < g->nop; i++) {
+    MgFacts *f = g->op[i].kind == GK_tensor ? g->op[i].u.facts : NULL;
+    if (!f || f->sizeless) continue;
+    f->any_grad = true;
+    f->requires_grad = false; /* facts that say the same are shared */
+  }
+}
+
 void mg_guard_array(MgGuards *g, SrcRef src, PyObject *array) {
   if (!guard_is_new(g, GK_array, src, NULL, 0)) return;
   MgNdFacts *f = mg_nd_facts_new(array);

@@ -35,6 +35,8 @@ void mg_guard_pinned(MgGuards *g, MgGuardKind kind, PyObject *owner,
                      PyObject *want); /* cell_is, list_is ... */
 void mg_guard_tensor(MgGuards *g, SrcRef src, PyObject *tensor);
 MgFacts *mg_guard_facts(MgGuards *g, SrcRef src); /* of the tensor at src; NULL: it is not guarded */
+/* Nothing depends on which tensors require grad. Called before mg_guards_seal. */
+void mg_guards_any_grad(MgGuards *g);
 void mg_guard_array(MgGuards *g, SrcRef src, PyObject *array);
 void mg_guard_member(MgGuards *g, PyObject *owner, PyObject *descr, PyObject *value);
 void mg_guard_context(MgGuards *g, PyObject *var, PyObject *value); /* of a ContextVar; NULL: it has none */

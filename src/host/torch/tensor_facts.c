@@ -373,7 +373,7 @@ static inline bool facts_hold(const MgFacts *f, PyObject *o) {
   }
   for (int i = 0; f->unhooked >> i; i++)
     if (f->unhooked >> i & 1 && mg_facts_hooks(o, i)) return false;
-  return facts_wants_grad(p) == f->requires_grad;
+  return f->any_grad || facts_wants_grad(p) == f->requires_grad;
 }
 
 bool mg_facts_hold(const MgFacts *f, PyObject *o) { return facts_hold(f, o); }
@@ -410,7 +410,7 @@ void mg_facts_explain(const MgFacts *f, PyObject *o, char *text, size_t n) {
                {"device_index", f->device_index, g->device_index},
                {"layout", f->layout, g->layout},
                {"ndim", f->ndim, g->ndim},
-               {"requires_grad", f->requires_grad, g->requires_grad},
+               {"requires_grad", f->requires_grad, f->any_grad ? f->requires_grad : g->requires_grad},
                {"keyset", (long long)f->keyset, (long long)g->keyset}};
   size_t i = 0, nfield = sizeof field / sizeof *field;
   while (i < nfield && field[i].was == field[i].now) i++;

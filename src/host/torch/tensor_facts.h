@@ -20,6 +20,7 @@ typedef struct MgFacts {
   int32_t layout;
   int32_t ndim;
   bool requires_grad;
+  bool any_grad;    /* requires_grad is not compared */
   uint8_t unhooked; /* bit 0: has no gradient hooks; bit 1: no post accumulate hooks */
   bool sizeless;    /* of a class that may say otherwise: not compared */
   bool dynamic;     /* some sizes may differ: those are MG_FACTS_ANY, from 2 on; and so may strides */

@@ -265,6 +265,7 @@ static PyObject *marked_value(MgRec *r, PyObject *o) {
     PyObject *t = mg_standin_swapped(r->cap, o) ? NULL : mg_noderun_value(r, mg_standin_val(o)), *own = NULL,
              *copy = NULL;
     bool grad = mg_val(r->g, mg_standin_val(o))->requires_grad;
+    r->cap->asks_grad = true;
     if (t && (own = PyObject_CallMethod(t, "detach", NULL))) copy = PyObject_CallMethod(own, "clone", NULL);
     if (copy && grad && PyObject_SetAttrString(copy, "requires_grad", Py_True)) Py_CLEAR(copy);
     Py_XDECREF(t);

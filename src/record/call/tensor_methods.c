@@ -223,6 +223,12 @@ done:
 
 /* ---- attributes ---- */
 
+/* Before something that is different for a tensor that requires grad, with gradients recorded or not. */
+static void standin_asks_grad(PyObject *self) {
+  MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
+  if (info && info->cap) info->cap->asks_grad = true;
+}
+
 /* The attribute as torch.Tensor has it. */
 static PyObject *standin_base_get(PyObject *self, const char *name) {
   PyObject *d = PyObject_GetAttrString((PyObject *)mg_torch.tensor, name), *r = NULL;
@@ -269,6 +275,7 @@ static bool standin_same_elements(const MgStandInfo *a, const MgStandInfo *b) {
 static int standin_swap_data(MgStandInfo *info, PyObject *self, PyObject *v) {
   MgCapture *cap = info->cap;
   PyObject *alias = PyObject_CallMethod(v, "detach", NULL);
+  standin_asks_grad(self);
   int rc =
       alias && (cap->swapped || (cap->swapped = PyList_New(0))) ? standin_base_set(self, "data", alias) : -1;
   if (!rc && (PyList_Append(cap->swapped, self) || PyList_Append(cap->swapped, alias))) rc = -1;
@@ -299,6 +306,7 @@ static int standin_set_data(PyObject *self, PyObject *v, void *closure) {
 }
 
 static PyObject *standin_get_grad(PyObject *self, void *closure) {
+  standin_asks_grad(self);
   return mg_backward_load_grad(self) ? NULL : standin_base_get(self, "grad");
 }
 static int standin_set_grad(PyObject *self, PyObject *v, void *closure) {
@@ -313,6 +321,7 @@ static bool standin_for_inference(PyObject *self) {
 }
 
 static PyObject *standin_get_requires_grad(PyObject *self, void *closure) {
+  standin_asks_grad(self);
   return standin_base_get(self, "requires_grad");
 }
 /* A tensor of the recording starts a gradient graph: in the graph it is a detached alias of what it was. */
@@ -338,6 +347,7 @@ static int standin_switch_leaf(PyObject *self, MgStandInfo *info, PyObject *v) {
 
 static int standin_set_requires_grad(PyObject *self, PyObject *v, void *closure) {
   MgStandInfo *info = mg_standin_info(self);
+  standin_asks_grad(self);
   PyObject *now = standin_base_get(self, "requires_grad");
   int want = v ? PyObject_IsTrue(v) : 0, have = now ? PyObject_IsTrue(now) : -1;
   Py_XDECREF(now);
@@ -371,6 +381,7 @@ static PyObject *standin_requires_grad_(PyObject *self, PyObject *args, PyObject
 
 /* No op: torch does it to the tensor at hand. */
 static PyObject *standin_detach_(PyObject *self, PyObject *unused) {
+  standin_asks_grad(self);
   MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
   PyObject *base = info && info->cap && info->input ? mg_viewstate_base(self) : Py_NewRef(Py_None);
   bool plain = base == Py_None &&
@@ -393,6 +404,7 @@ static PyObject *standin_storage_offset(PyObject *self, PyObject *unused) {
 }
 
 static PyObject *standin_hook(PyObject *self, PyObject *hook, bool accumulate) {
+  standin_asks_grad(self);
   if (mg_standin_is(self)) return mg_tensorhook_register(self, hook, accumulate);
   return PyObject_CallMethod(self, accumulate ? "register_post_accumulate_grad_hook" : "register_hook", "O",
                              hook);
@@ -438,6 +450,7 @@ static PyObject *standin_numpy(PyObject *self, PyObject *args, PyObject *kwargs)
 /* What is true of the older tensor. */
 static PyObject *standin_get_of_older(PyObject *self, void *name) {
   MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
+  standin_asks_grad(self);
   const MgCapInput *in = info && info->cap && info->input ? &info->cap->input[info->input - 1] : NULL;
   if (!in || !in->nonleaf || !in->src || !info->cap->rec->guards) return standin_base_get(self, name);
   PyObject *now = standin_base_get(in->real, name), *text = now ? PyUnicode_InternFromString(name) : NULL,
@@ -449,6 +462,7 @@ static PyObject *standin_get_of_older(PyObject *self, void *name) {
 }
 
 static PyObject *standin_get_of_leaf(PyObject *self, void *name) {
+  standin_asks_grad(self);
   MgStandInfo *info = mg_standin_is(self) ? mg_standin_info(self) : NULL;
   if (info && info->cap && info->input) {
     mg_standin_guard_leaf(info->cap, info->input - 1);

@@ -101,6 +101,7 @@ struct MgCapture {
   bool loops;                  /* the graph calls a while_loop */
   bool in_part;                /* a branch or the body of a loop is being recorded */
   bool own_kernels; /* operators with derivatives of their own may be among the nodes: mg_dispatch_reveal */
+  bool asks_grad;   /* what is recorded depends on which inputs require grad */
   bool quiet;       /* calls of torch are ours: the torch-level graph does not want them */
   const char *refused;                     /* no op may be recorded now: why */
   bool grad_was_on, anomaly_was_on, begun; /* state at begin, restored at the end */

@@ -343,6 +343,7 @@ PyObject *mg_dispatch_emit(MgCapture *cap, const MgFrontOp *fo, PyObject *args, 
   node->line = mg_place_now(cap->rec, &node->file);
   node->again = cap->rec->checkpoint;
   node->grad_mode = grad;
+  cap->asks_grad |= grad;
   PyObject *list = PyList_New(n);
   for (uint32_t i = 0; list && i < n; i++) {
     PyObject *t = mg_standin_new(cap, out[i]);
@@ -504,6 +505,7 @@ static PyObject *dispatch_record_as(MgCapture *cap, const MgFrontOp *fo, PyObjec
   node->again = r->checkpoint;
   node->grad_mode = mg_abi.aoti_torch_grad_mode_is_enabled();
   cap->own_kernels |= !node->grad_mode && !dispatch_is_atens(op);
+  cap->asks_grad |= node->grad_mode;
   cap->sizes.guessed = false;
   if (dispatch_infer(cap, fo, n, data, &c.pyret) || mg_symdata_note_guess(cap, n)) goto done;
   if (dispatch_needs_odd_dtype(g, fo, mg_node(g, n))) {

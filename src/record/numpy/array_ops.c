@@ -690,7 +690,7 @@ PyObject *mg_array_of_tensor(PyObject *standin, bool force) {
   bool tracked = grad == Py_True;
   Py_XDECREF(grad);
   if (!grad) return NULL;
-  if (tracked && !force)
+  if (tracked && !force && mg_abi.aoti_torch_grad_mode_is_enabled())
     return PyErr_Format(
         PyExc_RuntimeError,
         "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.");

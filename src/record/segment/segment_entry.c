@@ -11,6 +11,7 @@
 #include "entry/run/exec_run.h"
 #include "entry/run/snapshot_run.h"
 #include "host/python/decode.h"
+#include "record/core/capture.h"
 #include "record/dispatch/raising_ops.h"
 #include "record/object/lazy_constants.h"
 #include "record/segment/exec_build.h"
@@ -48,6 +49,12 @@ static bool entry_place(Segment *s, MgEntry *e, const MgOuter *o, const SegmentE
   return e->reason && e->untouched && (!s->level || e->returns);
 }
 
+/* Without gradients a graph of torch's own operators is the same whether its inputs require grad or not. */
+static bool entry_any_grad(const MgRec *r) {
+  const MgCapture *cap = r->cap;
+  return !cap->asks_grad && !cap->own_kernels && !r->want_fx && !r->joint;
+}
+
 /* Compiles the graph and takes over the guards.  -1 with an exception. */
 static int entry_build(Segment *s, MgEntry *e, MgRec *r) {
   if (mg_raises_missed(r)) {
@@ -69,6 +76,7 @@ static int entry_build(Segment *s, MgEntry *e, MgRec *r) {
   e->compile_ms = mg_now_ms() - t0;
   e->recording = r->recording;
   mg_stats.compile_ms += e->compile_ms;
+  if (entry_any_grad(r)) mg_guards_any_grad(r->guards);
   if (!e->exec || mg_guards_seal(r->guards)) return -1;
   e->shown = Py_XNewRef(r->shown);
   e->keeps_random = draws || mg_exec_keeps_random(e->exec);
