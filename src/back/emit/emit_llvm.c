@@ -31,6 +31,7 @@ typedef struct Group { /* the nests of one phase */
 typedef struct Stage { /* one of the loops that together run a range */
   int lanes, unroll;
   bool masked, scalar_tail;
+  bool repeats; /* masked, for more points than one vector has */
 } Stage;
 
 /* ---- stages ---- */
@@ -95,7 +96,7 @@ static void run_stage(Walk *w, EmRef lo, EmRef hi, const Stage *st, bool maybe_e
   bool live[EMIT_MAX_ACC];
   EmEntry in;
   if (known && a >= b) return;
-  int run = known && b - a <= step ? EM_RUN_straight : st->masked ? EM_RUN_once : EM_RUN_loop;
+  int run = known && b - a <= step ? EM_RUN_straight : st->masked && !st->repeats ? EM_RUN_once : EM_RUN_loop;
   live_accs(w, st, last, live);
   em_loop_open(e, w->dim, lo, hi, step, run, maybe_empty, live);
   if (e->rc) return;
@@ -141,6 +142,11 @@ static void run_range(Walk *w, EmRef lo, EmRef hi, bool maybe_empty) {
     EmRef end = whole_part(e, lo, hi, full * EMIT_WIDE);
     run_stage(w, lo, end, &st, maybe_empty);
     lo = end;
+    if (e->apart && g->masked_ok && !g->reduces) { /* fewer points than those: one body instead of two */
+      Stage rest = {.lanes = full, .unroll = 1, .masked = true, .repeats = true};
+      run_stage(w, lo, hi, &rest, maybe_empty);
+      return;
+    }
   }
   for (int i = unroll > 1 ? 0 : 1; i < 2; i++) {
     EmRef end = whole_part(e, lo, hi, steps[i]);
@@ -441,7 +447,7 @@ static MgRc prepare(Em *e) {
     }
     e->written[l->buf] = 1;
   }
-  return MG_OK;
+  return e->apart ? em_find_repeats(e) : MG_OK;
 }
 
 static void emit_entry(Em *e) {

@@ -64,9 +64,14 @@ static EmRef emit_node(Em *e, ExprRef r, int lanes) {
   if (lanes > 1 && (narrow = em_narrower(e, r))) return em_value(e, narrow, lanes);
   if (n.op == OP_cvt && n.ty == TY_i32 && mg_expr(e->x, n.src[0])->op == OP_idx)
     return emit_index(e, (int)mg_expr(e->x, n.src[0])->u.i, TY_i32, lanes);
+  const EmCone *cone = em_cone_at(e, r);
+  if (cone) {
+    for (int i = 0; i < cone->nleaf; i++) s[i] = em_value(e, cone->leaf[i], lanes);
+    return em_call(e, (EmFun){.shape = cone->shape, .nin = cone->nleaf}, lanes, s);
+  }
   if (em_is_apart(e, &n)) {
     for (int i = 0; i < n.nsrc; i++) s[i] = em_value(e, n.src[i], lanes);
-    return em_call(e, (MgScalarOp)n.op, lanes, s, n.nsrc);
+    return em_call(e, (EmFun){.op = n.op, .nin = n.nsrc}, lanes, s);
   }
   const char *t = mg_scalar_info[n.op].ll[mg_scalar_class(from)];
   if (!t && n.op != OP_cvt && n.op != OP_bitcast && n.op != OP_where) return emit_illegal(e, r, lanes);

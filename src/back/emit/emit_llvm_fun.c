@@ -63,6 +63,7 @@ void em_choose_functions(Em *e) {
     mg_ex_any(e->x, e->k->loop[i]->value, fun_count, &c);
   }
   e->nfun = 0;
+  e->ncone = 0;
   e->apart =
       c.calls >= MG_TUNE_FUN_MANY || (c.calls >= MG_TUNE_FUN_FEW && c.calls >= 2 * c.ops && fun_is_wide(e));
   e->fun_scalar = c.calls > MG_TUNE_FUN_CALLS * c.ops;
@@ -72,17 +73,20 @@ void em_choose_functions(Em *e) {
 bool em_is_apart(const Em *e, const MgExpr *n) { return e->apart && fun_is_polynomial(e->x, n); }
 
 static void fun_name(const Em *e, const EmFun *f, MgStrbuf *b) {
-  mg_sb_printf(b, "@%s_%s_%d", e->k->name, mg_scalar_info[f->op].name, f->lanes);
+  if (f->shape) mg_sb_printf(b, "@%s_f%u_%d", e->k->name, (unsigned)(f->number), f->lanes);
+  else mg_sb_printf(b, "@%s_%s_%d", e->k->name, mg_scalar_info[f->op].name, f->lanes);
 }
+
+static bool fun_is_same(const EmFun *a, const EmFun *b) { return a->shape == b->shape && a->op == b->op; }
 
 /* The lanes of the function that is called for values of so many.  Vectors that are left over behind
  * EMIT_WIDE at a time are few in a long kernel, and single numbers behind the vectors are
  * at most seven or fifteen. */
-static int fun_lanes(const Em *e, MgScalarOp op, int lanes) {
+static int fun_lanes(const Em *e, EmFun f, int lanes) {
   int full = e->t->vector_bits / 32;
   if (lanes > full || (lanes == 1 && e->fun_scalar)) return lanes;
   for (int i = 0; i < e->nfun && e->fun_long; i++)
-    if (e->fun[i].op == op && e->fun[i].lanes > full) return e->fun[i].lanes;
+    if (fun_is_same(&e->fun[i], &f) && e->fun[i].lanes > full) return e->fun[i].lanes;
   return full;
 }
 
@@ -104,14 +108,14 @@ static EmRef fun_widen(Em *e, EmRef v, int lanes, int level) {
   return r;
 }
 
-static EmRef fun_call(Em *e, const EmFun *f, const EmRef *s, int n, int level) {
+static EmRef fun_call(Em *e, const EmFun *f, const EmRef *s, int level) {
   MgStrbuf *b = em_at(e, level);
   EmRef r = em_new(e, level, f->lanes);
   mg_sb_printf(b, "  %%v%d = call ", r.id);
   em_put_ty(b, em_ty(TY_f32), f->lanes);
   mg_sb_putc(b, ' ');
   fun_name(e, f, b);
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < f->nin; i++) {
     mg_sb_puts(b, i ? ", " : "(");
     em_put_ty(b, em_ty(TY_f32), f->lanes);
     mg_sb_putc(b, ' ');
@@ -121,18 +125,19 @@ static EmRef fun_call(Em *e, const EmFun *f, const EmRef *s, int n, int level) {
   return r;
 }
 
-EmRef em_call(Em *e, MgScalarOp op, int lanes, const EmRef *s, int n) {
-  EmFun f = {(uint16_t)op, (uint8_t)fun_lanes(e, op, lanes)};
-  int known = 0, level = em_level(s, n);
+EmRef em_call(Em *e, EmFun f, int lanes, const EmRef *s) {
+  int known = 0, level = em_level(s, f.nin);
   EmRef arg[2];
-  while (known < e->nfun && (e->fun[known].op != f.op || e->fun[known].lanes != f.lanes)) known++;
+  f.lanes = (uint8_t)fun_lanes(e, f, lanes);
+  while (known < e->nfun && (!fun_is_same(&e->fun[known], &f) || e->fun[known].lanes != f.lanes)) known++;
   if (known == EMIT_MAX_FUN) {
     e->rc = mg_fail(e->c, MG_UNSUP, "emit_llvm: too many functions in a kernel");
     return em_const(mg_ex_float(e->x, TY_f32, 0), lanes);
   }
+  f.number = (uint8_t)known;
   if (known == e->nfun) e->fun[e->nfun++] = f;
-  for (int i = 0; i < n; i++) arg[i] = fun_widen(e, s[i], f.lanes, level);
-  EmRef r = fun_call(e, &f, arg, n, level);
+  for (int i = 0; i < f.nin; i++) arg[i] = fun_widen(e, s[i], f.lanes, level);
+  EmRef r = fun_call(e, &f, arg, level);
   if (lanes == 1 && f.lanes > 1) return em_lane(e, r, TY_f32, 0);
   return em_take_lanes(e, r, TY_f32, 0, lanes, level);
 }
@@ -141,7 +146,7 @@ EmRef em_call(Em *e, MgScalarOp op, int lanes, const EmRef *s, int n) {
 static MgRc fun_define(Em *e, const EmFun f, MgStrbuf *out) {
   EmRef arg[2];
   ExprRef leaf[2] = {0, 0};
-  int n = mg_scalar_info[f.op].nin;
+  int n = f.nin;
   MgRc rc = MG_OK;
   em_begin(e, e->k);
   e->lanes = f.lanes;
@@ -160,7 +165,8 @@ static MgRc fun_define(Em *e, const EmFun f, MgStrbuf *out) {
     mg_sb_printf(out, " %%v%d", arg[i].id);
   }
   mg_sb_puts(out, ") noinline nounwind {\nL0:\n");
-  ExprRef r = mg_ex_legalize(e->x, mg_ex_op(e->x, (MgScalarOp)f.op, leaf[0], leaf[1], 0), 0, &rc);
+  ExprRef r = f.shape; /* legal, and calls elementary functions itself */
+  if (!r) r = mg_ex_legalize(e->x, mg_ex_op(e->x, (MgScalarOp)f.op, leaf[0], leaf[1], 0), 0, &rc);
   TRY(rc);
   EmRef v = em_value(e, r, f.lanes);
   TRY(e->rc);
@@ -180,8 +186,12 @@ MgRc em_functions(Em *e, MgStrbuf *out) {
   MgRc rc = MG_OK;
   plain.marks = false; /* no sizes in here */
   e->t = &plain;
+  e->ncone = 0;
+  for (int i = 0; i < e->nfun && rc == MG_OK; i++) {
+    e->apart = e->fun[i].shape;
+    rc = fun_define(e, e->fun[i], out);
+  }
   e->apart = false;
-  for (int i = 0; i < e->nfun && rc == MG_OK; i++) rc = fun_define(e, e->fun[i], out);
   e->t = t;
   e->nfun = 0;
   return rc == MG_OK ? mg_exprs_ok(e->x) : rc;

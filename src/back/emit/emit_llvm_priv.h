@@ -57,11 +57,20 @@ typedef struct EmFacts { /* what emit_llvm_facts.c has found out about a node; e
   bool bounded;                /* bounds are known */
 } EmFacts;
 
-#define EMIT_MAX_FUN 64
-typedef struct EmFun { /* an elementary function that the kernel calls */
-  uint16_t op;         /* MgScalarOp */
-  uint8_t lanes;
+#define EMIT_MAX_FUN 128
+#define EMIT_MAX_SHAPE 16  /* repeated expressions that are functions */
+#define EMIT_CONE_LEAVES 2 /* four vectors each: eight vectors are passed in registers */
+typedef struct EmFun {     /* a function that the kernel calls */
+  ExprRef shape;           /* expression over the leaves red 0 and red 1; 0: an elementary function */
+  uint16_t op;             /* MgScalarOp of an elementary function */
+  uint8_t nin, lanes;
+  uint8_t number; /* in the module */
 } EmFun;
+
+typedef struct EmCone { /* a repeated expression; see emit_llvm_repeat.c */
+  ExprRef root, shape, leaf[EMIT_CONE_LEAVES];
+  uint8_t nleaf;
+} EmCone;
 
 typedef struct EmFwd { /* what a store of this kernel left in a buffer, for later loads of the same element */
   BufRef buf;
@@ -118,6 +127,8 @@ typedef struct MgEmitter {
   bool fun_long;   /* what the widest vectors leave over hardly counts */
   EmFun fun[EMIT_MAX_FUN];
   int nfun;
+  EmCone *cone; /* sorted by root */
+  uint32_t ncone;
   MgRc rc;
 } MgEmitter;
 typedef MgEmitter Em;
@@ -150,8 +161,11 @@ double em_growth(Em *e, ExprRef index, int kv); /* see EmFacts; of a whole vecto
 void em_begin(Em *e, const MgKernel *k); /* ready for a kernel or a function */
 void em_choose_functions(Em *e);         /* are they called in this kernel? */
 bool em_is_apart(const Em *e, const MgExpr *n);
-EmRef em_call(Em *e, MgScalarOp op, int lanes, const EmRef *s, int n);
-MgRc em_functions(Em *e, MgStrbuf *out); /* the text of those that were called */
+EmRef em_call(Em *e, EmFun f, int lanes, const EmRef *s); /* f.lanes is chosen here */
+MgRc em_functions(Em *e, MgStrbuf *out);                  /* the text of those that were called */
+/* emit_llvm_repeat.c */
+MgRc em_find_repeats(Em *e);                      /* fills cone */
+const EmCone *em_cone_at(const Em *e, ExprRef r); /* the one with this root, or NULL */
 /* emit_llvm_loop.c */
 enum { EM_RUN_loop, EM_RUN_once, EM_RUN_straight }; /* any number of times, 0 or 1 times, exactly once */
 typedef struct EmEntry {                            /* accumulator values on entry of an open loop */
