@@ -45,12 +45,14 @@ static bool drive_limit_is_error(const MgDrive *d, const MgBucket *b, int unit) 
   return true;
 }
 
-/* The recompile limit: the frame goes on in CPython, and says so once. */
-static int drive_give_up(MgDrive *d, MgBucket *b, int unit) {
+/* The recompile limit: the frame goes on in CPython.  The place says so once, for all its instances. */
+static int drive_give_up(MgDrive *d, MgSite *site, MgBucket *b, int unit) {
   b->eager = true;
   mg_stats.fallbacks++;
   const char *name = PyUnicode_AsUTF8(d->at.v.code->co_qualname);
   mg_log(MG_LOG_fallback, "%s, line %d: %d entries and none fits", name, d->at.code->line[unit], b->n);
+  if (site->told) return 0;
+  site->told = true;
   return PyErr_WarnFormat(PyExc_RuntimeWarning, 1,
                           "magneto: %U was compiled %d times at line %d and runs eagerly from here on "
                           "(MAGNETO_LOGS=recompiles shows why)",
@@ -76,12 +78,12 @@ static bool drive_at_limit(MgDrive *d, MgBucket *b, const MgSlots *slots) {
 
 /* The limit is reached, or an entry that was compiled just now does not fit already: something changes behind
  * our back. */
-static MgDriveVerdict drive_over_limit(MgDrive *d, MgBucket *b, int unit, bool compiled) {
+static MgDriveVerdict drive_over_limit(MgDrive *d, MgSite *site, MgBucket *b, int unit, bool compiled) {
   if (d->at.up) {
     b->eager = true;
     return VERDICT_alone;
   }
-  bool fails = (!compiled && drive_limit_is_error(d, b, unit)) || drive_give_up(d, b, unit);
+  bool fails = (!compiled && drive_limit_is_error(d, b, unit)) || drive_give_up(d, site, b, unit);
   return fails ? VERDICT_fail : VERDICT_limit;
 }
 
@@ -138,7 +140,7 @@ MgDriveVerdict mg_drive_verdict(MgDrive *d, MgSite *site, MgBucket *b, const MgS
                                 MgStance stance, bool compiled) {
   bool limit =
       compiled || ((drive_at_limit(d, b, slots) || site->n >= MG_TUNE_SITE_ENTRIES) && !mg_force_break);
-  if (limit) return drive_over_limit(d, b, unit, compiled);
+  if (limit) return drive_over_limit(d, site, b, unit, compiled);
   MgDriveVerdict asked = drive_by_stance(d, unit, stance);
   if (asked != VERDICT_compile) return asked;
   int headroom = mg_headroom_short(d->at.cfg);

@@ -156,6 +156,21 @@ def test_recompile_limit_warns_once():
     assert len(entries(f)) <= 3
 
 
+def test_recompile_limit_warns_once_for_all_instances():
+    class Net(torch.nn.Module):
+        def forward(self, x, n):
+            return x + n
+
+    nets = [Net() for _ in range(3)]
+    c = _magneto.Callable(Net.forward, recompile_limit=3, dynamic=0)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for net in nets:
+            for n in range(6):
+                assert c(net, torch.zeros(2), n).tolist() == [n, n]
+    assert len([w for w in seen if "runs eagerly" in str(w.message)]) == 1
+
+
 def test_recompile_limit_that_the_program_sets():
     def f(x, n):
         return x.reshape(n) + 1

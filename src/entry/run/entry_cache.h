@@ -101,6 +101,7 @@ typedef struct MgSite { /* one offset of a code object, for one configuration */
   MgMap by_key;     /* key -> index in bucket */
   uint32_t n;       /* entries in all buckets */
   bool rests;       /* some bucket has been idle for long, or was left (frame_cost.h) */
+  bool told;        /* the user knows that its recompile limit was reached */
   uint8_t brief;    /* instances in a row whose entries were hardly used before they died (frame_cost.c) */
   MgParted parted;  /* modules of entries that are gone */
   MgMap *transient; /* the code object's */
