@@ -1,6 +1,6 @@
 /* Expressions that a kernel repeats, as functions of its module.
- * A chain of GELUs with its gradient has the same fifteen operations for each GELU, and LLVM compiles each copy
- * in each of the kernel's loops.  Here such a group of operations is a cone: one root, at most two
+ * A chain of GELUs with its gradient has the same fifteen operations for each GELU, and LLVM compiles each
+ * copy in each of the kernel's loops.  Here such a group of operations is a cone: one root, at most two
  * float32 values that go in, and nothing inside that others read.  Cones that are equal but for what goes in
  * are calls of one function; as it works on several vectors at a time, the numbers are the same.
  * In: legalised nests of a kernel that calls its elementary functions.  Out: e->cone, sorted by root.
@@ -70,7 +70,8 @@ static bool cone_has_readers(const Repeat *p, const Cone *c, ExprRef r) {
   return found == mg_map_get(&p->uses, repeat_key(r));
 }
 
-/* Takes one operation of the front inside, the latest one first: its readers come after it.  false: no more. */
+/* Takes one operation of the front inside, the latest one first: its readers come after it.  false: no more.
+ */
 static bool cone_step(const Repeat *p, Cone *c) {
   const MgExprs *x = p->e->x;
   int at = -1;
