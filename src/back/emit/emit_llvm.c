@@ -637,7 +637,7 @@ static void emit_outer(Em *e) {
           g.masked_ok && em_maskable(e, &e->own[i], 0) && em_contiguous_only(e, &e->own[i], 0, true);
     MgLoop *all[EMIT_WIDE_LOOPS];
     for (uint32_t i = 0; i < k->nloop && i < EMIT_WIDE_LOOPS; i++) all[i] = &e->own[i];
-    g.wide = k->nloop <= EMIT_WIDE_LOOPS && is_wide(e, all, (int)k->nloop, 0);
+    g.wide = k->nloop <= e->wide_loops && is_wide(e, all, (int)k->nloop, 0);
   }
   if (is_streamed(e, &g)) {
     emit_streamed(e, &g, begin, end);

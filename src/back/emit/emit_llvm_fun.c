@@ -33,6 +33,29 @@ typedef struct FunCount {
   bool seen[OP__COUNT];
 } FunCount;
 
+/* The function as expression over the leaves red 0 and red 1. */
+static ExprRef fun_text(Em *e, MgScalarOp op, MgRc *rc) {
+  ExprRef leaf[2] = {0, 0};
+  for (int i = 0; i < mg_scalar_info[op].nin; i++) leaf[i] = mg_ex_red_of(e->x, TY_f32, i);
+  return mg_ex_legalize(e->x, mg_ex_op(e->x, op, leaf[0], leaf[1], 0), 0, rc);
+}
+
+static bool fun_is_f64(const MgExprs *x, ExprRef r, void *unused) {
+  (void)unused;
+  return mg_expr(x, r)->ty == TY_f64;
+}
+
+/* Does one of the functions work in float64?  A vector of its results is two registers already. */
+static bool fun_some_double(Em *e, const FunCount *c) {
+  MgRc rc = MG_OK;
+  for (int op = 0; op < OP__COUNT; op++) {
+    ExprRef r = c->seen[op] ? fun_text(e, (MgScalarOp)op, &rc) : 0;
+    if (rc != MG_OK) return true; /* it fails where the function is written */
+    if (r && mg_ex_any(e->x, r, fun_is_f64, NULL)) return true;
+  }
+  return false;
+}
+
 static bool fun_count(const MgExprs *x, ExprRef r, void *count) {
   FunCount *c = count;
   const MgExpr *n = mg_expr(x, r);
@@ -45,7 +68,7 @@ static bool fun_count(const MgExprs *x, ExprRef r, void *count) {
 
 /* Will nearly all points of the kernel be in EMIT_WIDE vectors at a time? */
 static bool fun_is_wide(Em *e) {
-  if (e->k->nloop > EMIT_WIDE_LOOPS) return false;
+  if (e->k->nloop > e->wide_loops) return false;
   for (uint32_t i = 0; i < e->k->nloop; i++) {
     const MgLoop *l = e->k->loop[i];
     if (l->kind != ML_point || l->vec == MG_NO_VEC || mg_ty_size(mg_expr(e->x, l->value)->ty) > 4)
@@ -64,6 +87,7 @@ void em_choose_functions(Em *e) {
   }
   e->nfun = 0;
   e->ncone = 0;
+  e->wide_loops = c.calls >= MG_TUNE_FUN_FEW && fun_some_double(e, &c) ? EMIT_WIDE_DOUBLE : EMIT_WIDE_LOOPS;
   e->apart =
       c.calls >= MG_TUNE_FUN_MANY || (c.calls >= MG_TUNE_FUN_FEW && c.calls >= 2 * c.ops && fun_is_wide(e));
   e->fun_scalar = c.calls > MG_TUNE_FUN_CALLS * c.ops;
@@ -145,7 +169,6 @@ EmRef em_call(Em *e, EmFun f, int lanes, const EmRef *s) {
 /* One function: its operands are the values of the leaves red 0 and red 1. */
 static MgRc fun_define(Em *e, const EmFun f, MgStrbuf *out) {
   EmRef arg[2];
-  ExprRef leaf[2] = {0, 0};
   int n = f.nin;
   MgRc rc = MG_OK;
   em_begin(e, e->k);
@@ -159,14 +182,13 @@ static MgRc fun_define(Em *e, const EmFun f, MgStrbuf *out) {
   fun_name(e, &f, out);
   for (int i = 0; i < n; i++) {
     arg[i] = em_new(e, 0, f.lanes);
-    leaf[i] = mg_ex_red_of(e->x, TY_f32, i);
     mg_sb_puts(out, i ? ", " : "(");
     em_put_ty(out, em_ty(TY_f32), f.lanes);
     mg_sb_printf(out, " %%v%d", arg[i].id);
   }
   mg_sb_puts(out, ") noinline nounwind {\nL0:\n");
   ExprRef r = f.shape; /* legal, and calls elementary functions itself */
-  if (!r) r = mg_ex_legalize(e->x, mg_ex_op(e->x, (MgScalarOp)f.op, leaf[0], leaf[1], 0), 0, &rc);
+  if (!r) r = fun_text(e, (MgScalarOp)f.op, &rc);
   TRY(rc);
   EmRef v = em_value(e, r, f.lanes);
   TRY(e->rc);

@@ -8,8 +8,9 @@
 
 #define EMIT_MAX_SCOPE 24
 #define EMIT_MAX_ACC 200
-#define EMIT_WIDE 4       /* vectors at a time in column reductions and in kernels that call functions */
-#define EMIT_WIDE_LOOPS 8 /* nests of a kernel for which that is looked at */
+#define EMIT_WIDE 4        /* vectors at a time in column reductions and in kernels that call functions */
+#define EMIT_WIDE_LOOPS 64 /* nests of a kernel for which that is looked at */
+#define EMIT_WIDE_DOUBLE 8 /* the same with functions in float64, whose text is longer and gains less */
 
 typedef struct EmRef { /* an SSA value, or a constant node */
   int id;              /* %v<id>; -1: constant k; -2: nothing */
@@ -122,9 +123,10 @@ typedef struct MgEmitter {
   int base_level;   /* loads of written buffers stay at or inside this scope */
   EmAcc acc[EMIT_MAX_ACC];
   int nacc;
-  bool apart;      /* elementary functions are called */
-  bool fun_scalar; /* those of single numbers are functions of their own */
-  bool fun_long;   /* what the widest vectors leave over hardly counts */
+  uint32_t wide_loops; /* nests of a kernel that may take EMIT_WIDE vectors at a time */
+  bool apart;          /* elementary functions are called */
+  bool fun_scalar;     /* those of single numbers are functions of their own */
+  bool fun_long;       /* what the widest vectors leave over hardly counts */
   EmFun fun[EMIT_MAX_FUN];
   int nfun;
   EmCone *cone; /* sorted by root */
