@@ -14,6 +14,7 @@ typedef enum MgForkLock {
   MG_LOCK_cache,  /* the folder of the on-disk cache */
   MG_LOCK_list,   /* lists of idle memory */
   MG_LOCK_op,     /* the table of schemas */
+  MG_LOCK_perf,   /* the map of kernels for perf */
   MG_LOCK_notice, /* the table of notices */
   MG_LOCK__COUNT
 } MgForkLock;

@@ -4,6 +4,7 @@
  * relocation everything is read+execute; the pages are never writable and executable at once. */
 #define _GNU_SOURCE
 #include "runtime/code/load_elf.h"
+#include "runtime/code/perf_map.h"
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,6 +213,19 @@ static MgRc elf_relocate(ElfIn *in, uint8_t *m) {
   return MG_OK;
 }
 
+/* Bytes from function i on that no other exported one lies in: its code, and what only it calls. */
+static size_t elf_reach(const ElfIn *in, uint32_t i) {
+  const Elf64_Sym *s = &in->sym[i];
+  uint64_t end = in->sh[s->st_shndx].sh_size;
+  for (uint32_t k = 0; k < in->nsym; k++) {
+    const Elf64_Sym *t = &in->sym[k];
+    if (t->st_shndx == s->st_shndx && ELF64_ST_BIND(t->st_info) == STB_GLOBAL && t->st_value > s->st_value &&
+        t->st_value < end)
+      end = t->st_value;
+  }
+  return end - s->st_value;
+}
+
 /* Copies names and addresses of the functions that callers may ask for. */
 static MgRc elf_export(ElfIn *in, MgCode *code) {
   code->names = mg_malloc(in->str_len);
@@ -226,6 +240,7 @@ static MgRc elf_export(ElfIn *in, MgCode *code) {
     uint64_t addr;
     TRY(elf_symbol_addr(in, code->map, i, &addr));
     code->func[code->nfunc++] = (ElfFunc){s->st_name, addr};
+    if (mg_perf_on() && s->st_shndx < in->nsh) mg_perf_loaded((void *)(uintptr_t)addr, elf_reach(in, i));
   }
   return MG_OK;
 }
@@ -276,6 +291,7 @@ size_t mg_elf_bytes(const MgCode *code) { return code->bytes; }
 void mg_elf_free(MgCode *code) {
   if (!code) return;
   if (code->drop) code->drop(code->other);
+  if (code->map && mg_perf_on()) mg_perf_unloaded(code->map, code->bytes);
   if (code->map) munmap(code->map, code->bytes);
   free(code->names);
   free(code->func);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/fork.h"
 #include "runtime/plan/plan_graph.h"
+#include "runtime/code/perf_map.h"
 #include "runtime/plan/plan_priv.h"
 #include "tuning.h"
 
@@ -132,6 +133,7 @@ static MgRc plan_add_kernel(PlanBuild *b, const MgPlanStep *s) {
     if (g->number) TRYP(g->number = plan_copy(p, g->number, s->nbuf));
   }
   if (s->label) TRYP(p->kernel[p->nkernel].label = mg_ctx_strdup(&p->mem, s->label));
+  if (s->label && mg_perf_on()) mg_perf_name((const void *)(uintptr_t)s->fn, s->label);
   p->nkernel++;
   for (uint32_t i = 0; i < s->nbuf; i++) {
     TRY(plan_add_arg(b, s->buf[i], NULL));
