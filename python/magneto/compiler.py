@@ -39,7 +39,11 @@ OPTIONS: dict[str, type] = {
     "recompile_limit": int,  # entries of one piece of code before it runs eagerly
     "verify": int,  # calls of each graph that are compared with eager
     "verify_every": int,  # and one in so many after; 0: none
+    "numerics": str,  # how near to eager's the numbers are: one of NUMERICS
 }
+
+# Values of that option, with their numbers in C (MgNumerics).
+NUMERICS = {"fast": 0, "rounded": 1, "eager": 2}
 
 
 def _check_flag(name: str, value: Any) -> bool:
@@ -88,6 +92,8 @@ def _check_options(options: Any) -> dict[str, Any]:
                     f"magneto.compile: unknown option {name!r}; valid options: "
                     f"{', '.join(map(repr, OPTIONS))}, and those of torch._inductor.list_options()"
                 )
+            if "numerics" in theirs:  # the stricter of two
+                theirs["numerics"] = max(theirs["numerics"], out.get("numerics", 0))
             out.update(theirs)
             continue
         if not isinstance(value, want) or (want is int and isinstance(value, bool)):
@@ -95,9 +101,12 @@ def _check_options(options: Any) -> dict[str, Any]:
                 f"magneto.compile: option {name!r} must be of type {want.__name__}, "
                 f"got {type(value).__name__}"
             )
+        if name == "numerics" and value not in NUMERICS:
+            known = ", ".join(map(repr, NUMERICS))
+            raise ValueError(f"magneto.compile: option 'numerics' must be one of {known}, got {value!r}")
         if isinstance(value, int) and value < 0:
             raise ValueError(f"magneto.compile: option {name!r} must not be negative, got {value}")
-        out[name] = value
+        out[name] = max(NUMERICS[str(value)], out.get(name, 0)) if name == "numerics" else value
     return out
 
 
@@ -239,7 +248,10 @@ def compile(
         options: "freeze" (bool), "keep_layout" (bool), "threads" (int), "recompile_limit" (int).
             "verify" (int): so many calls of each graph are compared with eager first.
             "verify_every" (int): and one in so many after.
-            Of Inductor's names "freezing", "layout_optimization" and "cpp.threads" mean the first three;
+            "numerics" (str): "fast", "rounded" (each result of an op is rounded to its dtype), or "eager"
+            (and pointwise ops give eager's bits).
+            Of Inductor's names "freezing", "layout_optimization" and "cpp.threads" mean the first three,
+            and "emulate_precision_casts" means numerics="rounded";
             the others are taken and have no effect.  Other back ends get theirs.
         name: has no effect; torch.compile shows it in debug output.
         disable: return ``f`` unchanged.

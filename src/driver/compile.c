@@ -459,6 +459,13 @@ static bool compile_strict(void) {
   return on > 0;
 }
 
+/* What is known of eager's bits is about the CPU. */
+static void compile_numerics(const Compile *k, const MgGraph *g) {
+  bool cpu = mg_graph_on_cpu(g);
+  g->x->numerics = k->o->numerics == MN_eager && !cpu ? MN_rounded : k->o->numerics;
+  g->x->sleef = k->o->numerics == MN_eager && mg_kernels_target().sleef;
+}
+
 /* Counts the compilation; MG_UNSUP when MAGNETO_ONLY leaves it out. */
 static MgRc compile_begin(Compile *k, long *n) {
   static atomic_long count;
@@ -466,6 +473,7 @@ static MgRc compile_begin(Compile *k, long *n) {
   mg_env_check();
   k->stop = mg_env(ENV_STOP);
   k->strict = compile_strict();
+  compile_numerics(k, k->g);
   k->t = mg_now_ms();
   return compile_selected(*n) ? MG_OK
                               : mg_fail(k->c, MG_UNSUP, "compilation %ld is left out (MAGNETO_ONLY)", *n);
@@ -514,6 +522,7 @@ static MgRc compile_half(const Compile *joint, MgGraph *g, MgHostOps *h, long n,
                .strict = joint->strict,
                .t = t0};
   MgPlanSpec spec;
+  compile_numerics(&k, g);
   k.record = mg_record_new(n, what, h);
   compile_log_graph(&k, MG_LOG_joint, what);
   MgRc rc = compile_back(&k, &spec);

@@ -45,9 +45,6 @@ def test_an_option_that_inductor_does_not_know_is_named():
         torch.compile(f, backend="magneto", options={"not_an_option": 1})
 
 
-@pytest.mark.xfail(
-    reason="fused 16-bit arithmetic is rounded once; emulate_precision_casts has no effect", strict=True
-)
 def test_emulated_precision_casts_give_eagers_bits():
     x = torch.randn(4096, dtype=torch.bfloat16)
 

@@ -28,6 +28,7 @@ HONOURED: dict[str, Callable[[str, Any], Options]] = {
     "freezing": lambda name, value: {"freeze": _flag(name, value)},
     "layout_optimization": lambda name, value: {"keep_layout": not _flag(name, value)},
     "cpp.threads": _threads,
+    "emulate_precision_casts": lambda name, value: {"numerics": 1} if _flag(name, value) else {},
 }
 
 # Those that change what is guarded or what is returned: the program runs without, and is told.

@@ -29,6 +29,31 @@ static EmRef cvt_to_bf16(Em *e, EmRef v, int lanes) { /* nearest even; NaN gives
   return em_conv(e, "trunc", TY_u32, TY_u16, u, lanes);
 }
 
+/* v rounded to bfloat16, in the lanes of v.  plain: a NaN among them has low bits of 0, which no carry
+ * leaves. */
+EmRef em_round_bf16(Em *e, EmRef v, bool plain, int lanes) {
+  if (v.id == -1) return em_cvt(e, TY_f32, TY_bf16, em_cvt(e, TY_bf16, TY_f32, v, lanes), lanes);
+  EmRef u = em_conv(e, "bitcast", TY_f32, TY_u32, v, lanes);
+  EmRef odd = em_ins(e, "lshr $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, 16, lanes));
+  odd = em_ins(e, "and $t $a, $b", TY_u32, TY_u32, lanes, odd, em_kint(e, TY_u32, 1, lanes));
+  u = em_ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, 0x7fff, lanes));
+  u = em_ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, odd);
+  u = em_ins(e, "and $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, -0x10000, lanes));
+  if (!plain) {
+    EmRef nan = em_ins(e, "fcmp uno $t $a, $a", TY_f32, TY_i1, lanes, v, em_none);
+    u = em_select(e, TY_u32, lanes, nan, em_kint(e, TY_u32, 0x7fc00000, lanes), u);
+  }
+  return em_conv(e, "bitcast", TY_u32, TY_f32, u, lanes);
+}
+
+/* The upper halves of numbers that em_round_bf16 made. */
+EmRef em_pack_bf16(Em *e, EmRef v, int lanes) {
+  if (v.id == -1) return em_cvt(e, TY_bf16, TY_f32, v, lanes);
+  EmRef u = em_conv(e, "bitcast", TY_f32, TY_u32, v, lanes);
+  u = em_ins(e, "lshr $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, 16, lanes));
+  return em_conv(e, "trunc", TY_u32, TY_u16, u, lanes);
+}
+
 static EmRef cvt_from_bf16(Em *e, EmRef v, int lanes) {
   EmRef u = em_conv(e, "zext", TY_u16, TY_u32, v, lanes);
   u = em_ins(e, "shl $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, 16, lanes));

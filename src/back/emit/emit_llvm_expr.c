@@ -48,9 +48,65 @@ static EmRef emit_illegal(Em *e, ExprRef r, int lanes) {
   return em_kint(e, n.ty, 0, lanes);
 }
 
+/* May a NaN that comes out of here have low bits that are not 0?  Arithmetic on bfloat16 values gives none.
+ */
+static bool emit_odd_nan(const MgExprs *x, ExprRef r, void *unused) {
+  const MgExpr *n = mg_expr(x, r);
+  switch (n->op) {
+  case OP_load: return n->ty != TY_bf16;
+  case OP_const: return mg_ty_is_float(n->ty) && n->u.f != n->u.f;
+  case OP_add:
+  case OP_sub:
+  case OP_mul:
+  case OP_div:
+  case OP_fma:
+  case OP_neg:
+  case OP_abs:
+  case OP_cvt:
+  case OP_min:
+  case OP_max:
+  case OP_where:
+  case OP_lt:
+  case OP_le:
+  case OP_eq:
+  case OP_isnan:
+  case OP_idx:
+  case OP_sym: return false;
+  default: return true;
+  }
+}
+
+static bool emit_is_cvt(const MgExprs *x, ExprRef r, MgTy to, MgTy from) {
+  const MgExpr *n = mg_expr(x, r);
+  return n->op == OP_cvt && n->ty == to && mg_expr(x, n->src[0])->ty == from;
+}
+
+/* Values that are rounded to bfloat16 after each op stay in the lanes of float32.  In: a conversion.
+ * False: it is no such case. */
+static bool emit_in_place(Em *e, ExprRef r, int lanes, EmRef *out) {
+  const MgExpr n = *mg_expr(e->x, r);
+  if (e->x->numerics == MN_fast || n.op != OP_cvt) return false;
+  if (emit_is_cvt(e->x, r, TY_bf16, TY_f32)) {
+    *out = em_pack_bf16(e, em_value(e, mg_ex_cvt(e->x, TY_f32, r), lanes), lanes);
+    return true;
+  }
+  ExprRef inner = n.src[0];
+  if (!emit_is_cvt(e->x, r, TY_f32, TY_bf16)) return false;
+  const MgExpr load = *mg_expr(e->x, inner);
+  if (load.op == OP_load) inner = em_forwarded(e, &load);
+  if (!inner || !emit_is_cvt(e->x, inner, TY_bf16, TY_f32)) return false;
+  if (inner != n.src[0]) {
+    *out = em_value(e, mg_ex_cvt(e->x, TY_f32, inner), lanes);
+    return true;
+  }
+  ExprRef wide = mg_expr(e->x, inner)->src[0];
+  *out = em_round_bf16(e, em_value(e, wide, lanes), !mg_ex_any(e->x, wide, emit_odd_nan, NULL), lanes);
+  return true;
+}
+
 static EmRef emit_node(Em *e, ExprRef r, int lanes) {
   const MgExpr n = *mg_expr(e->x, r);
-  EmRef s[3] = {em_none, em_none, em_none};
+  EmRef s[3] = {em_none, em_none, em_none}, v;
   ExprRef narrow;
   if (mg_ex_is_long_size(e->x, r)) return emit_long_size(e, r);
   switch (n.op) {
@@ -73,6 +129,7 @@ static EmRef emit_node(Em *e, ExprRef r, int lanes) {
     for (int i = 0; i < n.nsrc; i++) s[i] = em_value(e, n.src[i], lanes);
     return em_call(e, (EmFun){.op = n.op, .nin = n.nsrc}, lanes, s);
   }
+  if (emit_in_place(e, r, lanes, &v)) return v;
   const char *t = mg_scalar_info[n.op].ll[mg_scalar_class(from)];
   if (!t && n.op != OP_cvt && n.op != OP_bitcast && n.op != OP_where) return emit_illegal(e, r, lanes);
   for (int i = 0; i < n.nsrc; i++) s[i] = em_value(e, n.src[i], lanes);

@@ -25,7 +25,8 @@ void em_begin(Em *e, const MgKernel *k) {
 }
 
 static bool fun_is_polynomial(const MgExprs *x, const MgExpr *n) {
-  return n->nsrc && mg_scalar_info[n->op].flags & SOF_V && mg_expr(x, n->src[0])->ty == TY_f32;
+  return x->numerics != MN_eager && n->nsrc && mg_scalar_info[n->op].flags & SOF_V &&
+         mg_expr(x, n->src[0])->ty == TY_f32;
 }
 
 typedef struct FunCount {

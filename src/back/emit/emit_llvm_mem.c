@@ -468,14 +468,20 @@ static EmRef reread(Em *e, EmRef v, MgTy from, MgTy to, int lanes) {
   return strcmp(em_ty(from), em_ty(to)) ? em_conv(e, "bitcast", from, to, v, lanes) : v;
 }
 
+ExprRef em_forwarded(const Em *e, const MgExpr *load) {
+  for (uint32_t i = e->nfwd; i-- > 0 && !load->src[1];) {
+    const EmFwd *f = &e->fwd[i];
+    if (f->buf == (BufRef)load->u.i && f->index == load->src[0] && f->level <= e->depth &&
+        f->serial == e->scope[f->level].serial)
+      return f->value;
+  }
+  return 0;
+}
+
 EmRef em_load(Em *e, MgExpr n, ExprRef r, int lanes) {
   BufRef buf = (BufRef)n.u.i;
-  for (uint32_t i = e->nfwd; i-- > 0 && !n.src[1];) {
-    EmFwd *f = &e->fwd[i];
-    if (f->buf == buf && f->index == n.src[0] && f->level <= e->depth &&
-        f->serial == e->scope[f->level].serial)
-      return reread(e, em_value(e, f->value, lanes), mg_expr(e->x, f->value)->ty, n.ty, lanes);
-  }
+  ExprRef stored = em_forwarded(e, &n);
+  if (stored) return reread(e, em_value(e, stored, lanes), mg_expr(e->x, stored)->ty, n.ty, lanes);
   int floor = load_floor(e, buf);
   EmRef v = lanes > 1 ? load_vector(e, n, r, n.ty, floor) : load_scalar(e, n, n.ty, floor);
   v = from_memory(e, v, n.ty, lanes);

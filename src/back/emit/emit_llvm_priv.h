@@ -193,7 +193,11 @@ EmRef em_template(Em *e, const char *tmpl, MgTy ty, MgTy rty, int lanes, const E
 int em_level(const EmRef *s, int n);
 EmRef em_broadcast(Em *e, EmRef v, MgTy ty, int lanes);
 EmRef em_lane(Em *e, EmRef v, MgTy ty, int lane);
-const char *em_math_name(int op);                                      /* of libm's function, or NULL */
+const char *em_math_name(int op); /* of libm's function, or NULL */
+EmRef em_round_bf16(Em *e, EmRef v, bool plain, int lanes);
+EmRef em_pack_bf16(Em *e, EmRef v, int lanes);
+/* What was stored in this scope where e loads from; 0: something else lies there. */
+ExprRef em_forwarded(const Em *e, const MgExpr *load);
 void em_sleef_name(MgStrbuf *b, const char *name, MgTy ty, int width); /* of SLEEF's version of it */
 void em_put_mangled(MgStrbuf *b, MgTy ty, int lanes);                  /* as in names of intrinsics */
 EmRef em_take_lanes(Em *e, EmRef v, MgTy ty, int at, int n, int level);

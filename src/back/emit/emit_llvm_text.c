@@ -151,7 +151,9 @@ static EmRef sleef_call(Em *e, const char *name, MgTy ty, int lanes, const EmRef
   EmRef part[MOST];
   for (int k = 0; k < parts; k++) {
     EmRef a[3];
-    for (int i = 0; i < n; i++) a[i] = em_take_lanes(e, s[i], ty, k * width, width, level);
+    for (int i = 0; i < n; i++)
+      a[i] = lanes == 1 && s[i].id >= 0 ? em_broadcast(e, s[i], ty, width)
+                                        : em_take_lanes(e, s[i], ty, k * width, width, level);
     part[k] = em_new(e, level, width);
     mg_sb_printf(b, "  %%v%d = call <%d x %s> @", part[k].id, width, em_ty(ty));
     em_sleef_name(b, name, ty, width);
@@ -163,12 +165,13 @@ static EmRef sleef_call(Em *e, const char *name, MgTy ty, int lanes, const EmRef
   }
   for (int live = parts; live > 1; live /= 2)
     for (int k = 0; k < live / 2; k++) part[k] = join_lanes(e, part[2 * k], part[2 * k + 1], ty, level);
-  return em_take_lanes(e, part[0], ty, 0, lanes, level);
+  return lanes == 1 ? em_lane(e, part[0], ty, 0) : em_take_lanes(e, part[0], ty, 0, lanes, level);
 }
 
 /* libm's scalar function, once per lane. */
 static EmRef libm_call(Em *e, const char *name, MgTy ty, int lanes, const EmRef *s, int n, int level) {
-  if (e->t->sleef && lanes > 1) return sleef_call(e, name, ty, lanes, s, n, level);
+  if (e->t->sleef && (lanes > 1 || e->x->numerics == MN_eager))
+    return sleef_call(e, name, ty, lanes, s, n, level);
   MgStrbuf *b = em_at(e, level);
   EmRef r = {.id = -2};
   for (int lane = 0; lane < lanes; lane++) {

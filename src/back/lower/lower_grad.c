@@ -10,10 +10,12 @@ static ExprRef grad_threshold(LwPt *p) {
 }
 static ExprRef grad_sigmoid(LwPt *p) {
   ExprRef y = pt_arg(p, "output");
-  return MUL(pt_arg(p, "grad_output"), MUL(SUB(C(1), y), y));
+  return MUL(MUL(pt_arg(p, "grad_output"), SUB(C(1), y)), y);
 }
 static ExprRef grad_tanh(LwPt *p) {
   ExprRef y = pt_arg(p, "output");
+  if (p->L->x->numerics == MN_eager) /* ATen's compiler makes one operation of the two */
+    return MUL(pt_arg(p, "grad_output"), mg_ex_op(p->L->x, OP_fma, NEG(y), y, C(1)));
   return MUL(pt_arg(p, "grad_output"), SUB(C(1), MUL(y, y)));
 }
 static ExprRef grad_silu(LwPt *p) {
@@ -43,7 +45,7 @@ static ExprRef grad_hardswish(LwPt *p) {
 }
 static ExprRef grad_hardsigmoid(LwPt *p) {
   ExprRef x = pt_arg(p, "self");
-  return grad_zero_where(p, AND(GT(x, C(-3)), LT(x, C(3))), MUL(pt_arg(p, "grad_output"), C(1.0 / 6)));
+  return grad_zero_where(p, AND(GT(x, C(-3)), LT(x, C(3))), MUL(pt_arg(p, "grad_output"), C(1.0F / 6)));
 }
 static ExprRef grad_hardtanh(LwPt *p) {
   ExprRef x = pt_arg(p, "self");
@@ -108,7 +110,7 @@ static ExprRef grad_huber_like(LwPt *p) { /* op: 1 huber, 0 smooth l1 */
   return grad_reduced(p, MUL(e, g));
 }
 static ExprRef grad_bce(LwPt *p) {
-  ExprRef x = pt_arg(p, "self"), y = pt_arg(p, "target"), den = MAX(MUL(SUB(C(1), x), x), C(1e-12));
+  ExprRef x = pt_arg(p, "self"), y = pt_arg(p, "target"), den = MAX(MUL(SUB(C(1), x), x), C(1e-12F));
   ExprRef e = DIV(MUL(pt_arg(p, "grad_output"), SUB(x, y)), den);
   if (pt_has(p, "weight")) e = MUL(e, pt_arg(p, "weight"));
   return grad_reduced(p, e);

@@ -135,20 +135,37 @@ static ExprRef pt_abs(LwPt *p) {
   ExprRef a = pt_arg(p, "self");
   return mg_ty_is_float(p->ty) || mg_ty_is_signed(p->ty) ? pt_1(p, OP_abs, a) : a;
 }
-/* alpha * b, on bools as torch has it: any non-zero alpha is true */
-static ExprRef pt_scaled(LwPt *p, const char *name) {
-  ExprRef b = pt_arg(p, name);
-  return pt_has(p, "alpha") ? MUL(b, pt_arg(p, "alpha")) : b;
+/* An operand of an op whose kernels see a number beside 16-bit floats as one of these. */
+static ExprRef pt_same_dtype(LwPt *p, const char *name) {
+  MgDtype dt = (MgDtype)lw_meta(p->L, p->n->out[0])->dtype;
+  ExprRef a = pt_arg(p, name);
+  if (p->L->x->numerics == MN_fast || !mg_ty_is_float(p->ty)) return a;
+  return mg_ex_cvt(p->L->x, p->ty, mg_ex_cvt(p->L->x, mg_dtype_ty(dt), a));
+}
+/* a * b + c: rounded once where eager's kernels do so and its bits are asked for. */
+static ExprRef pt_mul_add(LwPt *p, ExprRef a, ExprRef b, ExprRef c) {
+  if (p->L->x->numerics != MN_eager || !mg_ty_is_float(p->ty)) return ADD(c, MUL(a, b));
+  return mg_ex_op(p->L->x, OP_fma, a, b, c);
 }
 static ExprRef pt_mul2(LwPt *p, ExprRef a, ExprRef b) { return p->ty == TY_i1 ? AND(a, b) : MUL(a, b); }
 static ExprRef pt_add2(LwPt *p, ExprRef a, ExprRef b) { return p->ty == TY_i1 ? OR(a, b) : ADD(a, b); }
 static ExprRef pt_add(LwPt *p) {
-  ExprRef b = pt_arg(p, "other");
-  if (pt_has(p, "alpha")) b = pt_mul2(p, b, pt_arg(p, "alpha"));
-  return pt_add2(p, pt_arg(p, "self"), b);
+  ExprRef b = pt_same_dtype(p, "other"), a = pt_same_dtype(p, "self");
+  if (!pt_has(p, "alpha")) return pt_add2(p, a, b);
+  if (mg_ty_is_float(p->ty)) return pt_mul_add(p, b, pt_arg(p, "alpha"), a);
+  return pt_add2(p, a, pt_mul2(p, b, pt_arg(p, "alpha")));
 }
-static ExprRef pt_sub(LwPt *p) { return p->ty == TY_i1 ? 0 : SUB(pt_arg(p, "self"), pt_scaled(p, "other")); }
-static ExprRef pt_rsub(LwPt *p) { return p->ty == TY_i1 ? 0 : SUB(pt_arg(p, "other"), pt_scaled(p, "self")); }
+/* a - alpha * b */
+static ExprRef pt_less(LwPt *p, const char *from, const char *what) {
+  if (p->ty == TY_i1) return 0;
+  ExprRef a = pt_same_dtype(p, from), b = pt_same_dtype(p, what);
+  if (!pt_has(p, "alpha")) return SUB(a, b);
+  if (p->L->x->numerics == MN_eager && mg_ty_is_float(p->ty))
+    return pt_mul_add(p, b, NEG(pt_arg(p, "alpha")), a);
+  return SUB(a, MUL(b, pt_arg(p, "alpha")));
+}
+static ExprRef pt_sub(LwPt *p) { return pt_less(p, "self", "other"); }
+static ExprRef pt_rsub(LwPt *p) { return pt_less(p, "other", "self"); }
 static ExprRef pt_mul(LwPt *p) { return pt_mul2(p, pt_arg(p, "self"), pt_arg(p, "other")); }
 static ExprRef pt_div(LwPt *p) { return DIV(pt_arg(p, "self"), pt_arg(p, "other")); }
 
@@ -165,7 +182,7 @@ static bool pt_check_zero(LwPt *p) {
 }
 static ExprRef pt_intdiv(LwPt *p) {
   if (p->ty == TY_i1 || !pt_check_zero(p)) return 0;
-  return pt_op2(p);
+  return pt_2(p, (MgScalarOp)p->r->op, pt_same_dtype(p, "self"), pt_same_dtype(p, "other"));
 }
 /* A whole quotient. Of 16-bit floats ATen computes it in that type, unless the divisor is one number. */
 static ExprRef pt_quotient(LwPt *p, MgScalarOp op) {
@@ -357,22 +374,25 @@ static ExprRef pt_where_op(LwPt *p) {
 static ExprRef pt_masked_fill(LwPt *p) {
   return WHERE(pt_bool(p, "mask"), pt_arg(p, "value"), pt_arg(p, "self"));
 }
-/* clamp: min(max(x, lo), hi), so hi wins when lo > hi; NaN in any operand wins */
+/* clamp: min(max(x, lo), hi), so hi wins when lo > hi; NaN in any operand wins, and x where it equals a bound
+ */
 static ExprRef pt_clamp(LwPt *p) {
   ExprRef a = pt_arg(p, "self");
-  if (pt_has(p, "min")) a = p->ty == TY_i1 ? OR(a, pt_arg(p, "min")) : MAX(a, pt_arg(p, "min"));
-  if (pt_has(p, "max")) a = p->ty == TY_i1 ? AND(a, pt_arg(p, "max")) : MIN(a, pt_arg(p, "max"));
+  if (pt_has(p, "min")) a = p->ty == TY_i1 ? OR(a, pt_arg(p, "min")) : MAX(pt_arg(p, "min"), a);
+  if (pt_has(p, "max")) a = p->ty == TY_i1 ? AND(a, pt_arg(p, "max")) : MIN(pt_arg(p, "max"), a);
   return a;
 }
 static ExprRef pt_addcmul(LwPt *p) { /* self + value * t1 (op) t2 */
   ExprRef v = pt_arg(p, "value"), a = pt_arg(p, "tensor1"), b = pt_arg(p, "tensor2");
   if (p->ty == TY_i1) return 0;
-  ExprRef t = p->r->op == OP_div ? DIV(MUL(v, a), b) : MUL(MUL(v, a), b);
-  return ADD(pt_arg(p, "self"), t);
+  if (p->r->op == OP_mul) return pt_mul_add(p, MUL(v, a), b, pt_arg(p, "self"));
+  return ADD(pt_arg(p, "self"), DIV(MUL(v, a), b));
 }
 static ExprRef pt_lerp(LwPt *p) {
   ExprRef a = pt_arg(p, "self"), b = pt_arg(p, "end"), w = pt_arg(p, "weight"), d = SUB(b, a);
-  return WHERE(LT(pt_1(p, OP_abs, w), C(0.5)), ADD(a, MUL(w, d)), SUB(b, MUL(d, SUB(C(1), w))));
+  ExprRef near = LT(pt_1(p, OP_abs, w), C(0.5));
+  if (p->L->x->numerics == MN_eager) return pt_mul_add(p, WHERE(near, w, SUB(w, C(1))), d, WHERE(near, a, b));
+  return WHERE(near, ADD(a, MUL(w, d)), SUB(b, MUL(d, SUB(C(1), w))));
 }
 static ExprRef pt_ldexp(LwPt *p) { return MUL(pt_arg(p, "self"), pt_1(p, OP_exp2, pt_arg(p, "other"))); }
 

@@ -82,6 +82,8 @@ struct LwRow {
 const LwRow *lw_row(const char *full); /* NULL: no lowering */
 const LwRow *lw_row_for(const MgGraph *g,
                         const MgNode *n); /* the same, after dtype, rank and row->ok checks */
+/* False for a pointwise node whose loops would not give eager's bits, where these are asked for. */
+bool lw_exact(const MgGraph *g, const MgNode *n, const LwRow *r);
 /* LwOk of ops for which ATen has kernels of floating types only, or none for bool: the
  * call then raises its error. */
 bool lw_ok_float(const MgGraph *g, const MgNode *n);

@@ -64,7 +64,7 @@ const LwRow *lw_row_for(const MgGraph *g, const MgNode *n) {
   for (int i = 0; i < n->nout; i++) table_check_val(&n->out[i], &t);
   for (int i = 0; i < n->narg && i < n->op->nparam; i++) /* complex numbers have no scalar type */
     if (n->arg[i].tag == MA_object && n->op->param[i].kind != AK_generator) return NULL;
-  if (!t.ok || (r->ok && !r->ok(g, n))) return NULL;
+  if (!t.ok || (r->ok && !r->ok(g, n)) || !lw_exact(g, n, r)) return NULL;
   return r;
 }
 

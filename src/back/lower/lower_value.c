@@ -409,11 +409,44 @@ MgRc lw_settle(Lower *L, ValRef v) {
   return lw_realise(L, v);
 }
 
+/* Is every value of e one of type ty, which it was rounded to before? */
+static bool value_is_rounded(Lower *L, ExprRef e, MgTy ty, int depth) {
+  const MgExpr n = L->x->node[e];
+  double v;
+  if (depth == 0) return false;
+  switch (n.op) {
+  case OP_const: return mg_ex_const_float(L->x, e, &v) && mg_scalar_wrap(ty, (MgScalar){.f = v}).f == v;
+  case OP_cvt: return lw_ty(L, n.src[0]) == ty || lw_ty(L, n.src[0]) == TY_i1;
+  case OP_neg:
+  case OP_abs:
+  case OP_floor:
+  case OP_ceil:
+  case OP_trunc:
+  case OP_round:
+  case OP_copysign: return value_is_rounded(L, n.src[0], ty, depth - 1);
+  case OP_min:
+  case OP_max:
+    return value_is_rounded(L, n.src[0], ty, depth - 1) && value_is_rounded(L, n.src[1], ty, depth - 1);
+  case OP_where:
+    return value_is_rounded(L, n.src[1], ty, depth - 1) && value_is_rounded(L, n.src[2], ty, depth - 1);
+  default: return false;
+  }
+}
+
+/* e in the type that values of the dtype are computed in. */
+static ExprRef value_rounded(Lower *L, MgDtype dt, ExprRef e) {
+  enum { DEEP = 8 };
+  if (L->x->numerics != MN_fast && (dt == DT_f16 || dt == DT_bf16) &&
+      !value_is_rounded(L, e, mg_dtype_ty(dt), DEEP))
+    e = mg_ex_cvt(L->x, mg_dtype_ty(dt), e);
+  return mg_ex_cvt(L->x, mg_dtype_compute(dt), e);
+}
+
 MgRc lw_define(Lower *L, ValRef v, ExprRef e) {
   LwVal *lv = &L->val[v];
   if (!e) return L->x->nomem ? MG_NOMEM : mg_fail(L->c, MG_BUG, "lowering: no expression for value %u", v);
   lv->kind = LW_expr;
-  lv->e = mg_ex_cvt(L->x, mg_dtype_compute((MgDtype)lw_meta(L, v)->dtype), e);
+  lv->e = value_rounded(L, (MgDtype)lw_meta(L, v)->dtype, e);
   if (!lv->e) return MG_NOMEM;
   LwCost k = lw_cost(L, lv->e);
   if (value_is_host_number(L, v)) return MG_OK;

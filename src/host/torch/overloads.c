@@ -113,8 +113,9 @@ static int frontop_set_fate(MgFrontOp *fo) {
   if (fo->fate != FATE_record) return 0;
   int composite = frontop_has_kernel(op->full, "CompositeImplicitAutograd");
   int meta = composite > 0 ? frontop_has_kernel(op->full, "Meta") : 0;
-  if (composite < 0 || meta < 0) return -1;
-  if (!composite || meta) return 0;
+  int whole = composite > 0 && op->code != TOP_extern ? frontop_has_kernel(op->full, "CPU") : 0;
+  if (composite < 0 || meta < 0 || whole < 0) return -1;
+  if (!composite || meta || whole) return 0; /* whole: mish_backward, which has a kernel for each device */
   fo->fate = FATE_decompose;
   return frontop_set_parts(fo, "CompositeImplicitAutograd");
 }

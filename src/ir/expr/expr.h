@@ -72,6 +72,13 @@ typedef struct MgExprNumber {
 } MgExprNumber;
 #define MG_EXPR_HINT UINT32_MAX /* number: of the symbols' hints, which never change */
 
+/* How near to eager's the numbers of a compilation are. */
+typedef enum MgNumerics {
+  MN_fast,    /* 16-bit floats keep f32 between ops; elementary functions of f32 are our own */
+  MN_rounded, /* the result of each op is rounded to its dtype */
+  MN_eager    /* and pointwise ops give eager's bits */
+} MgNumerics;
+
 typedef struct MgExprs {
   MgCtx *c;
   const MgSizeAsk *ask; /* NULL: questions about sizes stay open */
@@ -91,6 +98,8 @@ typedef struct MgExprs {
   MgExprNumber *number; /* per node: its value, valid where gen == number_gen, or MG_EXPR_HINT */
   uint32_t bound_gen, cap_bound, number_gen, cap_number;
   SymRef idx_size[MG_MAX_IDX]; /* idx(k) is in [0, idx_size[k]); 0: unknown */
+  uint8_t numerics;            /* MgNumerics */
+  bool sleef;                  /* MN_eager: the functions that ATen's vectors call can be called */
   bool nomem; /* a builder failed and returned 0 (out of memory, or MG_BUG in c); checked by mg_exprs_ok */
 } MgExprs;
 

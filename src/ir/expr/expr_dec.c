@@ -246,7 +246,7 @@ static ExprRef legal_node(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
   MgTy ty = ty_of(x, now.src[0]);
   int cl = mg_scalar_class(ty);
   const char *t = l->target ? row->px[cl] : row->ll[cl];
-  bool prefer = (row->flags & SOF_V) && ty == TY_f32;
+  bool prefer = (row->flags & SOF_V) && ty == TY_f32 && (l->target || x->numerics != MN_eager);
   if (t && !prefer) return v;
   if (l->target && mg_scalar_on_gpu(now.op, ty)) return v;
   if (prefer && l->but_functions) return v;
