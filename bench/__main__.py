@@ -4,6 +4,7 @@ python -m bench ops [--only TEXT] [--below RATIO] [--seconds S] [--peer]
 python -m bench host [--no-peer]
 python -m bench cuda [--only TEXT] [--seconds S] [--no-peer] [--default]
 python -m bench doors
+python -m bench dashboard [--quick] [--cuda] [--models REGEX]
 
 cpu: runs every workload of bench/workloads.py in fresh processes.
 The first call of torch.compile and of magneto has an empty cache folder (cold), then the same folder (warm).
@@ -13,6 +14,7 @@ With --train these are whole training steps, with their peak memory.  Prints a t
 ops: single operations beside eager (bench/single.py); prints the rows below a ratio.
 doors: first calls of programs of PyTorch's libraries (bench/doors.py).
 host: what calls cost beside their kernels, and how fast frames are recorded (bench/host.py).
+dashboard: 71 models, and a page of their history (bench/dashboard.py).
 cuda: rows of a GPU beside eager and torch.compile's reduce-overhead (bench/cuda.py).
 --default adds torch.compile's default mode."""
 
@@ -63,14 +65,17 @@ def _processor() -> tuple[str, str]:
     return name, "v4" if "avx512vl" in text else "v3" if "avx2" in text else "v2"
 
 
+def commit() -> str:
+    """The commit that is checked out, short."""
+    asked = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def _where(machine: str) -> str:
     """Machine, torch, date and commit: what a table has to state."""
     import torch
 
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    return f"{machine}, torch {torch.__version__}, {datetime.date.today()}, commit {commit}"
+    return f"{machine}, torch {torch.__version__}, {datetime.date.today()}, commit {commit()}"
 
 
 def _where_cpu(level: str) -> str:
@@ -143,8 +148,13 @@ def _cuda(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["dashboard"]:
+        from bench import dashboard
+
+        dashboard.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("what", choices=["cpu", "ops", "host", "cuda", "doors"])
+    parser.add_argument("what", choices=["cpu", "ops", "host", "cuda", "doors", "dashboard"])
     parser.add_argument("--train", action="store_true", help="training steps instead of inference")
     parser.add_argument("--only", default="", help="workloads whose name contains this text")
     parser.add_argument("--seconds", type=float, default=20.0, help="steady-state seconds a workload")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import magneto
-from families import BREAKS, FAMILIES
+from bench.families import BREAKS, FAMILIES
 from support import counts
 from test_models import tensors
 

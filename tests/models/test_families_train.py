@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import magneto
-from families import FAMILIES
+from bench.families import FAMILIES
 from support import counts
 from test_models import tensors
 

@@ -1,6 +1,7 @@
 """Model families by name: small configurations, random weights.
 
-`FAMILIES[name]()` makes (model, args, kwargs).  `BREAKS[name]` says why a family needs more than one graph; every other one
+`FAMILIES[name]()` makes (model, args, kwargs); every tensor has two rows.  A transformer's `width=n` makes its hidden sizes
+n times as large.  The tests of models and the dashboard take their models from here.  `BREAKS[name]` says why a family needs more than one graph; every other one
 is expected to be recorded whole."""
 
 import torch
@@ -34,11 +35,20 @@ def _ids(vocabulary=99, length=12):
     return torch.randint(3, vocabulary, (2, length))
 
 
+# The options of configurations that `width` multiplies.
+_WIDTHS = frozenset(
+    "hidden_size d_model dim n_embd embedding_size intermediate_size encoder_ffn_dim decoder_ffn_dim d_ff d_kv ffn_dim "
+    "hidden_dim d_inner d_head head_dim word_embed_proj_dim true_hidden_size intra_bottleneck_size "
+    "moe_intermediate_size shared_expert_intermediate_size attention_hidden_size".split()
+)
+
+
 def _hugging(model, config, inputs, **options):
-    def make():
+    def make(width=1):
         import transformers
 
-        return getattr(transformers, model)(getattr(transformers, config)(**options)), (), inputs()
+        wide = {name: value * width if name in _WIDTHS else value for name, value in options.items()}
+        return getattr(transformers, model)(getattr(transformers, config)(**wide)), (), inputs()
 
     return make
 

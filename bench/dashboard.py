@@ -1,0 +1,274 @@
+"""python -m bench dashboard [--quick] [--cuda] [--models REGEX] [--peers NAMES] [--minutes M] [--threads N]
+                          [--seconds S] [--out FOLDER] [--page]
+
+Runs the 71 models of bench/models.py beside eager: inference and training; float32, bfloat16 and autocast.
+Each cell has a process of its own and a time limit, so that one failure does not end the run.
+What ran is a file of the history in docs/dashboard; docs/dashboard/index.html shows the history.
+--quick: fewer rounds, and no more than 20 minutes; cells that are not reached say so.
+--page: only writes the page again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import multiprocessing
+import os
+import pathlib
+import re
+import statistics
+import time
+from typing import Any
+
+# Whole kinds come one after the other: if time ends, the same kinds are there for all models.
+KINDS = (
+    ("infer", "float32"),
+    ("train", "float32"),
+    ("infer", "bf16"),
+    ("train", "amp"),
+    ("infer", "amp"),
+    ("train", "bf16"),
+)
+SLOW = 0.95  # of eager's speed: less is a failure if the noise interval lies below
+LIBRARIES = ("torch", "torchvision", "timm", "transformers", "openvino", "onnxruntime")
+
+
+def options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench dashboard", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--cuda", action="store_true")
+    parser.add_argument("--models", default="", metavar="REGEX")
+    parser.add_argument(
+        "--peers", default="", help="torch.compile,openvino,onnxruntime: the installed ones run"
+    )
+    parser.add_argument(
+        "--minutes", type=float, help="of the whole run (default: 20 if quick, else no limit)"
+    )
+    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument(
+        "--seconds", type=float, help="steady-state seconds a cell (default: 0.3 if quick, else 3)"
+    )
+    parser.add_argument("--limit", type=float, help="seconds of one cell (default: 60 if quick, else 600)")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("docs/dashboard"))
+    parser.add_argument("--page", action="store_true")
+    o = parser.parse_args(arguments)
+    if o.minutes is None and o.quick:
+        o.minutes = 20.0
+    o.seconds = o.seconds or (0.3 if o.quick else 3.0)
+    o.limit = o.limit or (60.0 if o.quick else 600.0)
+    o.peers = [name for name in o.peers.split(",") if name]
+    unknown = set(o.peers) - {"torch.compile", "openvino", "onnxruntime"}
+    if unknown:
+        parser.error(
+            f"--peers: unknown {', '.join(sorted(unknown))}; valid: torch.compile, openvino, onnxruntime"
+        )
+    return o
+
+
+def one(
+    context: Any, name: str, mode: str, numbers: str, given: dict[str, Any], limit: float
+) -> dict[str, Any]:
+    """A cell's figures, or {"failed": why}."""
+    from bench import cell
+
+    out, into = context.Pipe(duplex=False)
+    process = context.Process(target=cell.run, args=(into, name, mode, numbers, given))
+    process.start()
+    into.close()
+    try:
+        result = out.recv() if out.poll(limit) else {"failed": f"more than {limit:.0f} s"}
+    except EOFError:
+        process.join()
+        result = {"failed": f"the process ended with code {process.exitcode}"}
+    if process.is_alive() and result.get("failed", "").startswith("more than"):
+        process.kill()
+    process.join()
+    return result
+
+
+def verdict(cell: dict[str, Any]) -> str:
+    """pass, slow, wrong, fallback, failed or late."""
+    if "failed" in cell:
+        return "failed"
+    if "late" in cell:
+        return "late"
+    if not cell["right"]:
+        return "wrong"
+    if cell["fallbacks"] or "sizes_failed" in cell:
+        wrong = cell.get("sizes_failed", "").startswith("ArithmeticError")
+        return "fallback" if cell["fallbacks"] else "wrong" if wrong else "failed"
+    return "slow" if cell["times"]["magneto"]["most"] < SLOW else "pass"
+
+
+def summary(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Counts of verdicts, the geometric mean of the speeds, and the slowest cell."""
+    counts: dict[str, int] = {}
+    for c in cells.values():
+        counts[verdict(c)] = counts.get(verdict(c), 0) + 1
+    speeds = {k: c["times"]["magneto"]["speed"] for k, c in cells.items() if "times" in c}
+    worst = min(speeds, key=lambda k: speeds[k], default="")
+    return {
+        "verdicts": counts,
+        "mean": statistics.geometric_mean(speeds.values()) if speeds else None,
+        "worst": worst,
+        "worst_speed": speeds.get(worst),
+    }
+
+
+def movers(old: dict[str, Any], new: dict[str, Any]) -> list[dict[str, Any]]:
+    """Cells whose noise intervals do not meet any more, or whose verdict changed; the worst first."""
+    found = []
+    for key, b in new["cells"].items():
+        a = old["cells"].get(key)
+        if a is None or "late" in a or "late" in b:
+            continue
+        row = {"cell": key, "from": verdict(a), "to": verdict(b), "times": None}
+        if "times" in a and "times" in b:
+            x, y = a["times"]["magneto"], b["times"]["magneto"]
+            row |= {"old": x, "new": y}
+            if x["most"] < y["least"] or y["most"] < x["least"]:
+                row["times"] = y["speed"] / x["speed"]
+        if row["times"] or row["from"] != row["to"]:
+            found.append(row)
+    return sorted(found, key=lambda r: (r["from"] == r["to"], r["times"] or 1.0))
+
+
+def history(folder: pathlib.Path) -> list[dict[str, Any]]:
+    """The runs of a folder, the oldest first."""
+    runs = [json.loads(p.read_text()) for p in folder.glob("*.json")]
+    return sorted(runs, key=lambda r: r["date"])
+
+
+def write_page(folder: pathlib.Path) -> pathlib.Path:
+    """index.html of the runs in the folder: one file, with nothing of the network."""
+    import jinja2
+    import markupsafe
+
+    import magneto
+
+    look = pathlib.Path(magneto.__file__).parent / "_report"
+    runs = history(folder)
+    if not runs:
+        raise SystemExit(f"dashboard: no run in {folder}")
+    before = [
+        r for r in runs[:-1] if r["machine"] == runs[-1]["machine"] and r["device"] == runs[-1]["device"]
+    ]
+    env = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters["verdict"] = verdict
+    text = env.get_template("dashboard.html").render(
+        run=runs[-1],
+        runs=[(r, summary(r["cells"])) for r in reversed(runs)],
+        summary=summary(runs[-1]["cells"]),
+        movers=movers(before[-1], runs[-1]) if before else [],
+        before=before[-1] if before else None,
+        series=series(runs),
+        style=markupsafe.Markup((look / "page.css").read_text()),
+        script=markupsafe.Markup((look / "page.js").read_text()),
+    )
+    path = folder / "index.html"
+    path.write_text(text)
+    return path
+
+
+def series(runs: list[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
+    """Per cell the points of its line: the speed in the last twenty runs, as x and y of a box of 80 by 16."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    runs = runs[-20:]
+    for i, r in enumerate(runs):
+        for key, c in r["cells"].items():
+            if "times" in c:
+                speed = min(4.0, c["times"]["magneto"]["speed"])
+                points.setdefault(key, []).append((80 * (i + 0.5) / len(runs), 15 - 14 * speed / 4))
+    return points
+
+
+def _versions() -> dict[str, str]:
+    from importlib import metadata
+
+    found = {}
+    for name in LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _about(o: argparse.Namespace) -> dict[str, Any]:
+    from bench.__main__ import _processor
+    from bench.__main__ import commit as head
+
+    machine = "{}, level {}".format(*_processor())
+    if o.cuda:
+        import torch
+
+        machine = torch.cuda.get_device_name()
+    return {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "commit": head(),
+        "machine": machine,
+        "device": "cuda" if o.cuda else "cpu",
+        "threads": o.threads,
+        "quick": o.quick,
+        "load": os.getloadavg()[0],
+        "versions": _versions(),
+    }
+
+
+def main(arguments: list[str]) -> None:
+    o = options(arguments)
+    if o.page:
+        print(f"dashboard: wrote {write_page(o.out)}")
+        return
+    from bench.models import MODELS
+
+    names = [name for name in MODELS if re.search(o.models, name)]
+    if not names:
+        raise SystemExit(f"--models: no model matches {o.models!r}")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["bench.models", "torchvision", "timm", "transformers"])
+    given = {
+        "threads": o.threads,
+        "device": "cuda" if o.cuda else "cpu",
+        "seconds": o.seconds,
+        "peers": o.peers,
+    }
+    run = _about(o) | {"cells": {}}
+    begun = time.monotonic()
+    for mode, numbers in KINDS:
+        for name in names:
+            key = f"{name} {mode} {numbers}"
+            left = o.minutes * 60 - (time.monotonic() - begun) if o.minutes else float("inf")
+            if left < 5:
+                run["cells"][key] = {"late": True}
+                continue
+            cell = run["cells"][key] = one(context, name, mode, numbers, given, min(o.limit, left))
+            if cell.get("failed", "").startswith("more than") and left < o.limit:
+                run["cells"][key] = cell = {"late": True}
+            speed = cell.get("times", {}).get("magneto", {}).get("speed")
+            told = cell.get("failed") or cell.get("sizes_failed") or (f"{speed:.2f}" if speed else "")
+            print(f"{verdict(cell):8s} {key:60s} {told}", flush=True)
+    run["minutes"] = (time.monotonic() - begun) / 60
+    o.out.mkdir(parents=True, exist_ok=True)
+    stamp = run["date"].replace(":", "").replace("-", "")
+    path = o.out / f"{stamp}-{run['device']}.json"
+    path.write_text(json.dumps(rounded(run), separators=(",", ":")).replace('},"', '},\n"') + "\n")
+    print(json.dumps(summary(run["cells"])))
+    print(f"dashboard: wrote {path} and {write_page(o.out)}")
+
+
+def rounded(x: Any) -> Any:
+    """The same with numbers of four digits."""
+    if isinstance(x, float):
+        return float(f"{x:.4g}")
+    if isinstance(x, dict):
+        return {k: rounded(v) for k, v in x.items()}
+    return [rounded(v) for v in x] if isinstance(x, (list, tuple)) else x
