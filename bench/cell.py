@@ -1,6 +1,6 @@
 """One cell of the dashboard: a model, inference or training, and a kind of numbers, in a process of its own.
 
-A training step here is forward and backward.  The optimizer is left out: all would run the same.  Dropout is off.
+A training step here is forward and backward: the optimizer would be the same for all.  Dropout is off.
 Accuracy: both eager and magneto are compared with the same model in float64, over all results and gradients.
 A cell is right if magneto's error is at most three times eager's and one unit of rounding.
 Speed: rounds of all kinds, one after the other.  The interval holds the median ratio with 95 %.

@@ -103,3 +103,40 @@ def test_one_row_that_data_choose_beside_a_write(f):
         with torch.no_grad():
             assert torch.equal(compiled(ours, mask), f(eagers, mask)), chosen
         assert torch.equal(ours, eagers), chosen
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_one_hot_of_any_strides_is_contiguous(order):
+    check(lambda a: F.one_hot(a, 4), torch.randint(0, 4, (2, 3, 2)).permute(order))
+
+
+def concatenated(a, texts, n):
+    try:
+        return a, list(map(lambda text: text + n, texts))
+    except TypeError as e:
+        return str(e)
+
+
+def divided(a, texts, n):
+    try:
+        return a, [text.split(n) for text in texts]
+    except TypeError as e:
+        return str(e)
+
+
+@pytest.mark.parametrize("f", [concatenated, divided])
+@pytest.mark.parametrize("n", [5, 2.5])
+def test_errors_name_the_class_of_a_symbolic_number(f, n):
+    compiled = magneto.compile(f, dynamic=True)
+    for number in (n, n + 1):
+        assert_calls_same(compiled, f, [(x, ["text"], number)], times=2)
+
+
+def test_the_distance_of_tanh_to_one_is_as_exact_as_eagers():
+    def log_slope(a):
+        return (1 - torch.tanh(a) ** 2 + 1e-6).log()
+
+    a = torch.linspace(-8, 8, 4001)
+    exact = log_slope(a.double())
+    ours, eagers = ((f(a) - exact).norm() for f in (magneto.compile(log_slope), log_slope))
+    assert ours < 1.2 * eagers

@@ -40,7 +40,7 @@ static double allowed(MgScalarOp op, MgTy ty) {
   if (ty == TY_f64 && op != OP_far_sin && op != OP_far_cos && op != OP_far_tan)
     return mg_scalar_info[op].ll[SOC_F] && !strncmp(mg_scalar_info[op].ll[SOC_F], "libm:", 5) ? 1 : 0;
   switch (op) {
-  case OP_tanh: return 4;
+  case OP_tanh: return 1.5;
   case OP_erf: return 4;
   case OP_tan: return 3;
   case OP_far_sin:

@@ -22,6 +22,18 @@ static int one_hot_claim(PyObject *x, PyObject *count) {
   return rc;
 }
 
+/* new: 0 and 1 for False and True.  Contiguous, whatever x is: torch writes the ones into zeros. */
+static PyObject *one_hot_numbers(PyObject *torch, PyObject *eq) {
+  PyObject *dtype = PyObject_GetAttrString(torch, "int64"),
+           *format = dtype ? PyObject_GetAttrString(torch, "contiguous_format") : NULL;
+  PyObject *to = format ? PyObject_GetAttrString(eq, "to") : NULL, *args = to ? PyTuple_Pack(1, dtype) : NULL,
+           *kw = args ? Py_BuildValue("{s:O}", "memory_format", format) : NULL;
+  PyObject *r = kw ? PyObject_Call(to, args, kw) : NULL;
+  PyObject *const used[] = {dtype, format, to, args, kw};
+  for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
+  return r;
+}
+
 bool mg_one_hot(PyObject *x, PyObject *count, PyObject **r) {
   if (!mg_standin_check(x) || !PyLong_Check(count) || PyLong_AsLong(count) <= 0) return false;
   int claim = one_hot_claim(x, count);
@@ -34,7 +46,7 @@ bool mg_one_hot(PyObject *x, PyObject *count, PyObject **r) {
            *all = args ? PyObject_Call(arange, args, kw) : NULL;
   PyObject *col = all ? PyObject_CallMethod(x, "unsqueeze", "i", -1) : NULL;
   PyObject *eq = col ? PyObject_CallMethod(col, "eq", "O", all) : NULL;
-  *r = eq ? PyObject_CallMethod(eq, "long", NULL) : NULL;
+  *r = eq ? one_hot_numbers(torch, eq) : NULL;
   PyObject *const used[] = {torch, dev, kw, arange, args, all, col, eq};
   for (size_t i = 0; i < sizeof used / sizeof *used; i++) Py_XDECREF(used[i]);
   return true;

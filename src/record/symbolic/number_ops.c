@@ -410,11 +410,14 @@ static PyType_Spec symbool_spec = {
 static PyType_Spec symint_spec = {
     .name = "magneto._magneto.SymInt", .flags = Py_TPFLAGS_DEFAULT, .slots = symint_slots};
 
-static PyTypeObject *sym_make_class(PyType_Spec *spec, PyTypeObject *base) {
+/* name: of the class that it stands for, which CPython's errors name ('can only concatenate str (not "int")
+   to str').  The class itself is still shown by the name of spec. */
+static PyTypeObject *sym_make_class(PyType_Spec *spec, PyTypeObject *base, const char *name) {
   PyObject *bases = PyTuple_Pack(1, base), *t = bases ? PyType_FromSpecWithBases(spec, bases) : NULL;
   Py_XDECREF(bases);
   if (t && PyObject_SetAttrString(t, "__array_ufunc__", Py_None))
     Py_CLEAR(t); /* NumPy's scalars leave operators to ours */
+  if (t) ((PyTypeObject *)t)->tp_name = name;
   return (PyTypeObject *)t;
 }
 
@@ -432,7 +435,7 @@ int mg_symfloat_init(void) {
   if (!mg_sym_types.node_name || !mg_sym_types.torch_float || !mg_sym_types.torch_int ||
       !mg_sym_types.torch_bool)
     return -1;
-  if (!(mg_sym_types.bool_ = sym_make_class(&symbool_spec, mg_sym_types.torch_bool))) return -1;
-  if (!(mg_sym_types.int_ = sym_make_class(&symint_spec, mg_sym_types.torch_int))) return -1;
-  return (mg_sym_types.float_ = sym_make_class(&symfloat_spec, mg_sym_types.torch_float)) ? 0 : -1;
+  if (!(mg_sym_types.bool_ = sym_make_class(&symbool_spec, mg_sym_types.torch_bool, "bool"))) return -1;
+  if (!(mg_sym_types.int_ = sym_make_class(&symint_spec, mg_sym_types.torch_int, "int"))) return -1;
+  return (mg_sym_types.float_ = sym_make_class(&symfloat_spec, mg_sym_types.torch_float, "float")) ? 0 : -1;
 }
