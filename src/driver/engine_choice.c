@@ -5,6 +5,7 @@
 #include "back/kernel/loop_nest.h"
 #include "driver/options.h"
 #include "ir/graph/graph.h"
+#include "runtime/direct/conv_direct.h"
 #include "runtime/engine/attention.h"
 #include "runtime/engine/blas.h"
 #include "runtime/engine/gemm.h"
@@ -91,8 +92,14 @@ static MgRc make_matmul(MgCtx *c, const void *d, MgEngine **out) {
   if (rc == MG_UNSUP) rc = mg_gemm_matmul(c, d, out);
   return rc == MG_UNSUP ? mg_onednn_matmul(c, d, out) : rc;
 }
-static MgRc make_conv(MgCtx *c, const void *d, MgEngine **out) { return mg_onednn_conv(c, d, out); }
-static MgRc make_conv_grad(MgCtx *c, const void *d, MgEngine **out) { return mg_onednn_conv_grad(c, d, out); }
+static MgRc make_conv(MgCtx *c, const void *d, MgEngine **out) {
+  MgRc rc = mg_direct_conv(c, d, out);
+  return rc == MG_UNSUP ? mg_onednn_conv(c, d, out) : rc;
+}
+static MgRc make_conv_grad(MgCtx *c, const void *d, MgEngine **out) {
+  MgRc rc = mg_direct_conv_grad(c, d, out);
+  return rc == MG_UNSUP ? mg_onednn_conv_grad(c, d, out) : rc;
+}
 static MgRc make_sdpa(MgCtx *c, const void *d, MgEngine **out) { return mg_sdpa_make(c, d, out); }
 
 /* The engine of a description, which begins with ntensor tensors; with symbols also how
