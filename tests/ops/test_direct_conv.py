@@ -162,7 +162,7 @@ def test_activations_keep_nan(act):
     x[0, 3, 4, 4] = float("nan")
     x[0, 5, 0, 0] = float("inf")
     w = torch.randn(8, 1, 3, 3)
-    f = lambda x, w: ACTS[act](F.conv2d(x, w, padding=1, groups=8))  # noqa: E731
+    f = lambda x, w: ACTS[act](F.conv2d(x, w, padding=1, groups=8))
     close(run(f, x, w)[0], f(x, w), f(x.double(), w.double()), act)
 
 
@@ -173,7 +173,7 @@ def test_an_empty_batch():
 
 def test_gradients_that_are_expanded():
     x, w, g = torch.randn(2, 6, 9, 9), torch.randn(6, 1, 3, 3), torch.ones(()).expand(2, 6, 9, 9)
-    f = lambda g, x, w: list(  # noqa: E731
+    f = lambda g, x, w: list(
         torch.ops.aten.convolution_backward(
             g, x, w, [6], [1, 1], [1, 1], [1, 1], False, [0, 0], 6, [True] * 3
         )

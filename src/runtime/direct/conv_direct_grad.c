@@ -1,8 +1,8 @@
 /* Gradients of convolutions of few channels a group.
  * In: a description.  Out: an engine.  The gradient of the input is a correlation of the result's gradient
- * (conv_planes.h).  That of the weight has one sum for each point of the window: rows of the input, shifted by
- * the point, times rows of the gradient.  A thread has whole groups, so nothing is added up between threads.
- * Sums over rows are floats of one lane, those over blocks of rows and the batch are doubles. */
+ * (conv_planes.h).  That of the weight has one sum for each point of the window: rows of the input, shifted
+ * by the point, times rows of the gradient.  A thread has whole groups, so nothing is added up between
+ * threads. Sums over rows are floats of one lane, those over blocks of rows and the batch are doubles. */
 #include "runtime/direct/conv_direct.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +13,13 @@
 
 typedef struct DirectGrad {
   MgEngine e;
-  bool data, weights;                   /* which gradients are made here */
-  MgEngine *rest;                       /* owned: makes the others; NULL if there are none */
-  ConvPlanes to_data, to_weights;       /* of to_weights the result is the gradient that comes in */
-  int64_t data_slots, data_floats;      /* shares, and scratch memory of each */
+  bool data, weights;              /* which gradients are made here */
+  MgEngine *rest;                  /* owned: makes the others; NULL if there are none */
+  ConvPlanes to_data, to_weights;  /* of to_weights the result is the gradient that comes in */
+  int64_t data_slots, data_floats; /* shares, and scratch memory of each */
   int64_t weight_slots, weight_floats;
-  int64_t sums;                         /* of a task: points of all its channels, then its channels */
-  int64_t db;                           /* stride of the bias' gradient */
+  int64_t sums; /* of a task: points of all its channels, then its channels */
+  int64_t db;   /* stride of the bias' gradient */
 } DirectGrad;
 
 typedef struct GradRun {
@@ -33,12 +33,9 @@ typedef struct GradRun {
 static void grad_data_range(void *const *buf, const int64_t *size, int64_t begin, int64_t end) {
   const GradRun *r = buf[0];
   const DirectGrad *v = r->v;
-  ConvWork w = {.p = &v->to_data,
-                .src = r->ptr[CONV_GRAD_g],
-                .w = r->ptr[CONV_GRAD_w],
-                .out = r->ptr[CONV_GRAD_dx]};
-  for (int64_t s = begin; s < end; s++)
-    conv_work_run(&w, s, v->data_slots, r->scratch + s * v->data_floats);
+  ConvWork w = {
+      .p = &v->to_data, .src = r->ptr[CONV_GRAD_g], .w = r->ptr[CONV_GRAD_w], .out = r->ptr[CONV_GRAD_dx]};
+  for (int64_t s = begin; s < end; s++) conv_work_run(&w, s, v->data_slots, r->scratch + s * v->data_floats);
 }
 
 /* Rows of the gradient of n channels; where columns are apart they are moved to `rows`. */
@@ -163,8 +160,8 @@ static bool grad_takes(const MgConvGradDesc *d) {
 }
 
 typedef struct GradShape { /* what the choice depends on */
-  bool flat;      /* one spatial dimension: for the library a row of an image, whose tiles stay empty */
-  bool last;      /* channels-last input; the gradient that comes in is a small copy away */
+  bool flat; /* one spatial dimension: for the library a row of an image, whose tiles stay empty */
+  bool last; /* channels-last input; the gradient that comes in is a small copy away */
   bool depthwise, few, dense; /* few: groups that do not fill a vector; dense: a stride of 1 */
 } GradShape;
 
