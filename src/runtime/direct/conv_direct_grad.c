@@ -217,6 +217,7 @@ static void grad_describe(const MgConvGradDesc *d, bool back, ConvPlanes *p) {
   p->w_group = out * w->stride[0];
   p->w_src = w->stride[back ? 0 : 1];
   p->w_out = w->stride[back ? 1 : 0];
+  if (!back) p->together = 1; /* its threads have whole blocks */
   p->w_at[0] = d->nsp == 2 ? w->stride[2] : 0;
   p->w_at[1] = w->stride[w->ndim - 1];
 }

@@ -117,7 +117,12 @@ MgRc conv_planes_cut(ConvPlanes *p, int64_t threads, int64_t floats) {
   p->pitch = planes_up(columns, step) + CONV_PLANES_LANES;
   p->row = p->pitch * step;
   bool last = p->src[1] == 1 || p->out[1] == 1; /* whole cache lines of channels */
-  p->together = last ? planes_min(p->ngroup, planes_up(CONV_PLANES_LANES, planes_min(p->nsrc, p->nout))) : 1;
+  int64_t all = conv_phase_size(y, 0), rows = (all - 1) * conv_source_step(y) + y->high - y->low + 1;
+  int64_t room = floats / 4 / (p->row * rows * p->nsrc); /* small planes, to have fewer tasks */
+  int64_t share = p->nbatch * p->ngroup / (4 * threads);
+  if (last) p->together = planes_up(CONV_PLANES_LANES, planes_min(p->nsrc, p->nout));
+  else if (!p->together) p->together = planes_max(1, planes_min(room, share));
+  p->together = planes_min(p->together, p->ngroup);
   planes_rows(p, threads, floats);
   p->rows_copied = (p->rows - 1) * conv_source_step(y) + y->high - y->low + 1;
   p->plane = p->rows_copied * p->row;

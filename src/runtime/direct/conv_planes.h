@@ -46,7 +46,7 @@ typedef struct ConvPlanes {
   int64_t src[4], out[4];                                /* strides: batch, channel, row, column */
   int64_t w_group, w_src, w_out, w_at[CONV_PLANES_DIMS]; /* strides of the weights */
   /* what conv_planes_cut decides */
-  int64_t together, rows;          /* groups and rows of a task */
+  int64_t together, rows;          /* groups and rows of a task; together may be given */
   int64_t ngblock, nrblock, ntask; /* of all groups; of the rows; ntask: with the batch */
   int64_t pitch, row, plane;       /* floats of a run of columns, of a row, and of a channel in scratch */
   int64_t most;                    /* points that a phase has at most */

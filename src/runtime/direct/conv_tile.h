@@ -2,10 +2,13 @@
  * this file once per set, after simd.h.  A tile is up to 9 vectors of sums: rows times vectors of columns.
  * Every point of the window costs a tile one broadcast, and a load and a multiplication for each vector. */
 
+/* Every second element of two vectors; the same where the other one begins an element earlier. */
 #if SIMD_LANES == 8
 #define CONV_EVEN {0, 2, 4, 6, 8, 10, 12, 14}
+#define CONV_EVEN_LAST {0, 2, 4, 6, 9, 11, 13, 15}
 #else
 #define CONV_EVEN {0, 2, 4, 6}
+#define CONV_EVEN_LAST {0, 2, 5, 7}
 #endif
 
 MG_INLINE void SIMD_FN(conv_put)(float *to, const VF *v, int64_t n) {
@@ -179,13 +182,9 @@ MG_INLINE void SIMD_FN(conv_copy_row)(float *to, const float *from, int64_t n, i
       VF a = *(const VF *)(from + 2 * i), b = *(const VF *)(from + 2 * i + SIMD_LANES);
       *(VF *)(to + i) = __builtin_shuffle(a, b, (VI)CONV_EVEN);
     }
-    if (n == SIMD_LANES) { /* one element is left out before, another behind */
-      for (; i < n; i++) to[i] = from[2 * i];
-      return;
-    }
-    const float *last = from + 2 * (n - SIMD_LANES) - 1; /* nothing behind the last element is read */
-    VF a = *(const VF *)last, b = *(const VF *)(last + SIMD_LANES);
-    *(VF *)(to + n - SIMD_LANES) = __builtin_shuffle(a, b, (VI)CONV_EVEN + 1);
+    const float *last = from + 2 * (n - SIMD_LANES); /* nothing behind the last element is read */
+    VF a = *(const VF *)last, b = *(const VF *)(last + SIMD_LANES - 1);
+    *(VF *)(to + n - SIMD_LANES) = __builtin_shuffle(a, b, (VI)CONV_EVEN_LAST);
   }
 }
 
@@ -333,3 +332,4 @@ static void SIMD_FN(conv_finish)(float *p, int64_t n, const float *residual, int
 static const ConvSet SIMD_FN(conv_set) = {SIMD_FN(conv_rows), SIMD_FN(conv_copy),  SIMD_FN(conv_turn),
                                           SIMD_FN(conv_dots), SIMD_FN(conv_total), SIMD_FN(conv_finish)};
 #undef CONV_EVEN
+#undef CONV_EVEN_LAST
