@@ -6,9 +6,10 @@ import pytest
 import torch
 
 os.environ["TEST_DEVICE"] = "cuda"  # of the samples
-torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # before torch.testing sets its own
+# TF32 before torch.testing sets modes of its own
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
-from tests.ops import sweep
+from tests.ops import sweep  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 

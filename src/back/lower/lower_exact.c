@@ -9,9 +9,9 @@ enum { D = 1, S = 2, B = 4, H = 8, I = 16, ALL = 31, V = 32 };
 
 typedef unsigned (*ExactAsk)(const MgGraph *g, const MgNode *n, unsigned types);
 
-/* The number that argument k is; NAN: it is a tensor, or not known yet. */
-static double exact_number(const MgGraph *g, const MgNode *n, int k) {
-  const MgArg *a = lw_arg(n, k);
+/* The number that the argument is; NAN: it is a tensor, or not known yet. */
+static double exact_number(const MgGraph *g, const MgNode *n, const char *name) {
+  const MgArg *a = lw_arg(n, name);
   int64_t i;
   if (a->tag == MA_float) return a->u.f;
   if (a->tag == MA_bool) return a->u.b;
@@ -20,12 +20,12 @@ static double exact_number(const MgGraph *g, const MgNode *n, int k) {
 
 /* Sums with a factor are rounded twice or once, as eager's vectors are wide. */
 static unsigned ask_alpha(const MgGraph *g, const MgNode *n, unsigned types) {
-  bool one = lw_is_none(n, 2) || exact_number(g, n, 2) == 1;
+  bool one = lw_is_none(n, "alpha") || exact_number(g, n, "alpha") == 1;
   return one ? types : types & ~(unsigned)(B | H);
 }
 
 static unsigned ask_square(const MgGraph *g, const MgNode *n, unsigned types) {
-  double e = exact_number(g, n, 1);
+  double e = exact_number(g, n, "exponent");
   return e == 1 || e == 2 ? ALL : types;
 }
 

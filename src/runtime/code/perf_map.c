@@ -1,7 +1,8 @@
 /* The map of compiled kernels that perf and py-spy read: "address bytes name", in hexadecimal, a line each.
- * In: loaded functions, and their names once a plan has them.  Out: lines at the end of /tmp/perf-PID.map, which
- * CPython's own trampolines may write, too.  A forked child writes all of them into a file of its own.
- * Nothing is kept, and nothing written, without MAGNETO_PERF=1.  A map that cannot be written is one notice. */
+ * In: loaded functions, and their names once a plan has them.  Out: lines at the end of /tmp/perf-PID.map,
+ * which CPython's own trampolines may write, too.  A forked child writes all of them into a file of its own.
+ * Nothing is kept, and nothing written, without MAGNETO_PERF=1.  A map that cannot be written is one notice.
+ */
 #include "runtime/code/perf_map.h"
 #include <errno.h>
 #include <fcntl.h>

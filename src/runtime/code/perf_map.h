@@ -1,4 +1,5 @@
-/* Names of compiled kernels for profilers of machine code (perf, py-spy): /tmp/perf-PID.map, with MAGNETO_PERF=1. */
+/* Names of compiled kernels for profilers of machine code (perf, py-spy): /tmp/perf-PID.map, with
+ * MAGNETO_PERF=1. */
 #ifndef MG_PERF_MAP_H
 #define MG_PERF_MAP_H
 #include <stdbool.h>
@@ -7,7 +8,8 @@
 bool mg_perf_on(void);
 /* A function has been loaded; its code, with what only it calls, takes so many bytes. */
 void mg_perf_loaded(const void *fn, size_t bytes);
-/* What a loaded function is called.  The first name counts: equal kernels of several plans are one function. */
+/* What a loaded function is called.  The first name counts: equal kernels of several plans are one function.
+ */
 void mg_perf_name(const void *fn, const char *label);
 /* The memory has other code from now on. */
 void mg_perf_unloaded(const void *start, size_t bytes);
