@@ -160,7 +160,7 @@ def speed(calls: dict[str, Callable], seconds: float, wait: Callable[[], None]) 
     inner = max(1, int(2e-3 / max(once(calls["eager"], 1), 1e-7)))
     times: dict[str, list[float]] = {kind: [] for kind in calls}
     deadline = time.perf_counter() + seconds
-    while len(times["eager"]) < 9 or (time.perf_counter() < deadline and len(times["eager"]) < 400):
+    while len(times["eager"]) < 5 or (time.perf_counter() < deadline and len(times["eager"]) < 400):
         for kind, fn in calls.items():
             times[kind].append(once(fn, inner))
     result = {}
@@ -194,13 +194,17 @@ def peak_mib(fn, device: str) -> float:
     return max(0.0, field("VmHWM") - before)
 
 
-def _host_us(runs: Runs) -> float | None:
-    """Microseconds of the guards of a call; None if more than one graph or none takes part."""
+def _host_us(runs: Runs, ms: float) -> float | None:
+    """Microseconds of the guards of a call of `ms`; None if more than one graph or none takes part."""
     from magneto import _magneto
 
+    repeats = max(1, min(20, int(100 / ms) // 20))  # the graph runs as often, too
     with runs.scope():
         found = _magneto.guard_time(
-            torch.nn.Module._wrapped_call_impl, (runs.model, runs.args, runs.kwargs), 20, 20
+            torch.nn.Module._wrapped_call_impl,
+            (runs.model, runs.args, runs.kwargs),
+            repeats,
+            20 if repeats > 1 else 3,
         )
     held = [e["ns"] for e in found if e["holds"]]
     return held[0] / 1e3 if len(held) == 1 else None
@@ -238,7 +242,11 @@ def _peer(name: str, runs: Runs, model) -> Callable:
         import openvino
 
         example = runs.kwargs or runs.args
-        request = openvino.compile_model(openvino.convert_model(model, example_input=example), "CPU")
+        request = openvino.compile_model(
+            openvino.convert_model(model, example_input=example),
+            "CPU",
+            {"INFERENCE_NUM_THREADS": torch.get_num_threads()},
+        )
         inputs = [a.numpy() for a in (runs.kwargs.values() if runs.kwargs else runs.args)]
         return lambda: request(inputs)
     import onnxruntime
@@ -296,7 +304,9 @@ def measure(name: str, mode: str, numbers: str, device: str, seconds: float, pee
         except Exception as e:  # a compiler that cannot take the model is no failure of this cell
             trouble[peer] = f"{type(e).__name__}: {e}".splitlines()[0][:200]
     cell["times"] = speed(calls, seconds, wait)
-    cell["host_us"] = _host_us(runs) if mode == "infer" and numbers != "amp" else None
+    cell["host_us"] = (
+        _host_us(runs, cell["times"]["magneto"]["ms"]) if mode == "infer" and numbers != "amp" else None
+    )
     cell["peak_mib"] = {kind: peak_mib(calls[kind], device) for kind in ("eager", "magneto")}
     cell["fallbacks"] = counts(before).fallbacks
     cell["peers_failed"] = trouble

@@ -3,7 +3,7 @@
 
 Runs the 71 models of bench/models.py beside eager: inference and training; float32, bfloat16 and autocast.
 Each cell has a process of its own and a time limit, so that one failure does not end the run.
-What ran is a file of the history in docs/dashboard; docs/dashboard/index.html shows the history.
+What ran is a file of the history in the folder of --out, whose index.html shows the history.
 --quick: fewer rounds, and no more than 20 minutes; cells that are not reached say so.
 --page: only writes the page again.
 """
@@ -142,6 +142,16 @@ def history(folder: pathlib.Path) -> list[dict[str, Any]]:
     return sorted(runs, key=lambda r: r["date"])
 
 
+def joined(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The last run; cells that it did not reach are those of earlier runs of its commit on its machine."""
+    last = runs[-1]
+    alike = [r for r in runs if all(r[k] == last[k] for k in ("commit", "machine", "device", "threads"))]
+    cells: dict[str, Any] = {}
+    for r in alike:
+        cells |= {key: c for key, c in r["cells"].items() if key not in cells or "late" not in c}
+    return last | {"cells": cells}
+
+
 def write_page(folder: pathlib.Path) -> pathlib.Path:
     """index.html of the runs in the folder: one file, with nothing of the network."""
     import jinja2
@@ -153,9 +163,9 @@ def write_page(folder: pathlib.Path) -> pathlib.Path:
     runs = history(folder)
     if not runs:
         raise SystemExit(f"dashboard: no run in {folder}")
-    before = [
-        r for r in runs[:-1] if r["machine"] == runs[-1]["machine"] and r["device"] == runs[-1]["device"]
-    ]
+    run = joined(runs)
+    before = [r for r in runs if r["commit"] != run["commit"] and r["machine"] == run["machine"]]
+    before = [r for r in before if r["device"] == run["device"]]
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
         autoescape=True,
@@ -164,10 +174,10 @@ def write_page(folder: pathlib.Path) -> pathlib.Path:
     )
     env.filters["verdict"] = verdict
     text = env.get_template("dashboard.html").render(
-        run=runs[-1],
+        run=run,
         runs=[(r, summary(r["cells"])) for r in reversed(runs)],
-        summary=summary(runs[-1]["cells"]),
-        movers=movers(before[-1], runs[-1]) if before else [],
+        summary=summary(run["cells"]),
+        movers=movers(joined(before), run) if before else [],
         before=before[-1] if before else None,
         series=series(runs),
         style=markupsafe.Markup((look / "page.css").read_text()),

@@ -8,11 +8,7 @@ os.environ.setdefault("MAGNETO_TRIALS", "0")  # else small graphs may go to CPyt
 import pytest
 import torch
 
-# torchvision's CPU wheel registers its fake kernels for operators that only its C++ library defines.
-if torch.version.cuda is None:
-    _torchvision_ops = torch.library.Library("torchvision", "DEF")
-    _torchvision_ops.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    _torchvision_ops.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+import bench.workloads  # noqa: F401  (operators that torchvision's CPU wheel needs)
 
 
 def pytest_configure(config):

@@ -1,0 +1,190 @@
+"""The dashboard: what a cell measures, what counts as trouble, and what the page shows."""
+
+import html.parser
+import json
+
+import pytest
+import torch
+
+from bench import cell, dashboard
+from bench.models import MODELS, Model, resized
+
+
+def times(speed, least, most):
+    return {
+        "eager": {"ms": speed},
+        "magneto": {"ms": 1.0, "speed": speed, "least": least, "most": most},
+        "rounds": 9,
+    }
+
+
+def figures(speed=1.5, least=1.4, most=1.6, **other):
+    return {
+        "cold_ms": 90.0,
+        "warm_ms": 9.0,
+        "difference": 1e-7,
+        "judge": True,
+        "error": 1e-7,
+        "eager_error": 1e-7,
+        "right": True,
+        "times": times(speed, least, most),
+        "host_us": 1.0,
+        "peak_mib": {"eager": 2.0, "magneto": 1.0},
+        "fallbacks": 0,
+        "peers_failed": {},
+        **other,
+    }
+
+
+def a_run(date, **cells):
+    return {
+        "date": date,
+        "commit": "abc1234",
+        "machine": "a <machine>",
+        "device": "cpu",
+        "threads": 1,
+        "quick": True,
+        "load": 0.5,
+        "versions": {"torch": "2"},
+        "cells": {f"{k} infer float32": v for k, v in cells.items()},
+    }
+
+
+def test_there_are_71_models():
+    groups = [m.group for m in MODELS.values()]
+    counts = {g: groups.count(g) for g in groups}
+    assert counts == {"transformers": 29, "timm": 18, "torchvision": 9, "language": 5, "programs": 10}
+
+
+@pytest.mark.parametrize("name", [name for name, m in MODELS.items() if m.group == "programs"])
+def test_programs_run_in_training_and_over_five_sizes(name):
+    model = MODELS[name]
+    module, args, kwargs = model.make()
+    for batch in model.sizes:
+        some, named = resized(model, args, kwargs, batch)
+        with torch.no_grad():
+            assert cell.tensors(module.train()(*some, **named))
+
+
+def test_rows_are_repeated_but_not_of_whole_arguments():
+    model = Model("", lambda: (), whole=(1, "w"))
+    args, kwargs = resized(model, (torch.arange(2), torch.arange(2)), {"w": torch.arange(2), "x": 3}, 5)
+    assert args[0].tolist() == [0, 1, 0, 1, 0] and args[1].tolist() == [0, 1]
+    assert kwargs["w"].tolist() == [0, 1] and kwargs["x"] == 3
+
+
+def test_dropout_is_off():
+    net = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.TransformerEncoderLayer(8, 2, 8)).train()
+    cell.without_dropout(net)
+    x = torch.randn(3, 2, 8)
+    assert torch.equal(net(x), net(x))
+
+
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_a_cell_is_measured_and_right(mode):
+    c = cell.measure("programs/sac", mode, "float32", "cpu", 0.01, [])
+    assert c["right"] and c["judge"] and not c["fallbacks"]
+    assert c["times"]["magneto"]["least"] <= c["times"]["magneto"]["speed"] <= c["times"]["magneto"]["most"]
+    assert c["sizes"]["breaks"] == 0 and c["sizes"]["graphs"] >= 1
+    assert dashboard.verdict(c) in ("pass", "slow")
+
+
+def test_a_wrong_result_is_not_right():
+    net = torch.nn.Linear(4, 4)
+    runs = cell.Runs(net, (torch.randn(2, 4),), {}, "infer", "float32")
+    eager = runs.call(net, net)
+    assert cell.accuracy(runs, eager, eager)["right"]
+    assert not cell.accuracy(runs, eager, lambda: [eager()[0] * 1.001])["right"]
+    assert not cell.accuracy(runs, eager, lambda: [eager()[0] * torch.nan])["right"]
+    assert not cell.accuracy(runs, eager, lambda: [])["right"]
+
+
+def test_the_interval_holds_the_median():
+    middle, low, high = cell.interval([float(i) for i in range(101)])
+    assert middle == 50 and 38 <= low < 50 < high <= 62
+
+
+@pytest.mark.parametrize(
+    "c, verdict",
+    [
+        (figures(), "pass"),
+        (figures(0.9, 0.8, 0.96), "pass"),
+        (figures(0.9, 0.8, 0.94), "slow"),
+        (figures(right=False), "wrong"),
+        (figures(fallbacks=1), "fallback"),
+        (figures(sizes_failed="RuntimeError: x"), "failed"),
+        (figures(sizes_failed="ArithmeticError: x"), "wrong"),
+        ({"failed": "x"}, "failed"),
+        ({"late": True}, "late"),
+    ],
+)
+def test_verdicts(c, verdict):
+    assert dashboard.verdict(c) == verdict
+
+
+def test_movers_are_changes_beyond_noise_and_of_verdicts():
+    old = a_run("1", a=figures(), b=figures(), c=figures(), d={"late": True})
+    new = a_run(
+        "2", a=figures(1.45, 1.35, 1.55), b=figures(1.0, 0.98, 1.1), c=figures(right=False), d=figures()
+    )
+    moved = {m["cell"].split()[0]: m for m in dashboard.movers(old, new)}
+    assert set(moved) == {"b", "c"}
+    assert moved["b"]["times"] == pytest.approx(1 / 1.5) and moved["c"]["to"] == "wrong"
+
+
+def test_cells_that_a_run_did_not_reach_are_those_of_earlier_runs_of_its_commit():
+    runs = [
+        a_run("0", x=figures()),
+        a_run("1", a=figures(), b=figures()),
+        a_run("2", a={"late": True}, b={"failed": "x"}),
+    ]
+    runs[0]["commit"] = "1234567"
+    cells = dashboard.joined(runs)["cells"]
+    assert {k.split()[0]: dashboard.verdict(c) for k, c in cells.items()} == {"a": "pass", "b": "failed"}
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.loads, self.open = set(), [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.ids.add(attrs.get("id"))
+        self.links += [attrs["href"]] if tag == "a" else []
+        self.loads += [attrs[k] for k in ("src", "href") if k in attrs and tag in ("img", "script", "link")]
+
+
+def test_the_page_is_offline_and_shows_cells_movers_and_history(tmp_path):
+    runs = [
+        a_run("2026-01-01", a=figures(), b=figures()),
+        a_run("2026-01-02", a=figures(0.5, 0.4, 0.6), b={"failed": "<oops>"}),
+    ]
+    runs[0]["commit"] = "1234567"
+    for k, r in enumerate(runs):
+        (tmp_path / f"{k}.json").write_text(json.dumps(r))
+    text = dashboard.write_page(tmp_path).read_text()
+    page = Page(text)
+    assert all(link[1:] in page.ids for link in page.links)
+    assert page.loads == ["data:,"] and "default-src 'none'" in text
+    assert "a &lt;machine&gt;" in text and "&lt;oops&gt;" in text and "<oops>" not in text
+    assert "0.50" in text and "pass, now slow" in text and "pass, now failed" in text and "2026-01-01" in text
+
+
+def test_a_process_that_dies_or_hangs_is_a_failed_cell(monkeypatch):
+    import multiprocessing
+    import os
+    import time
+
+    context = multiprocessing.get_context("fork")
+    monkeypatch.setattr(cell, "run", lambda into, *_: os._exit(3))
+    assert "code 3" in dashboard.one(context, "", "", "", {}, 20)["failed"]
+    monkeypatch.setattr(cell, "run", lambda into, *_: time.sleep(60))
+    assert "more than 0 s" in dashboard.one(context, "", "", "", {}, 0.2)["failed"]
+
+
+def test_unknown_peers_are_an_error(capsys):
+    with pytest.raises(SystemExit):
+        dashboard.options(["--peers", "torch.compile,nothing"])
+    assert "--peers: unknown nothing" in capsys.readouterr().err
