@@ -11,8 +11,9 @@ typedef unsigned (*ExactAsk)(const MgGraph *g, const MgNode *n, unsigned types);
 
 /* The number that the argument is; NAN: it is a tensor, or not known yet. */
 static double exact_number(const MgGraph *g, const MgNode *n, const char *name) {
-  const MgArg *a = lw_arg(n, name);
+  const MgArg *a = mg_node_arg(n, name);
   int64_t i;
+  if (!a) return NAN;
   if (a->tag == MA_float) return a->u.f;
   if (a->tag == MA_bool) return a->u.b;
   return a->tag == MA_int && mg_ex_const_int(g->x, a->u.sym, &i) ? (double)i : NAN;
@@ -20,7 +21,8 @@ static double exact_number(const MgGraph *g, const MgNode *n, const char *name) 
 
 /* Sums with a factor are rounded twice or once, as eager's vectors are wide. */
 static unsigned ask_alpha(const MgGraph *g, const MgNode *n, unsigned types) {
-  bool one = lw_is_none(n, "alpha") || exact_number(g, n, "alpha") == 1;
+  const MgArg *alpha = mg_node_arg(n, "alpha");
+  bool one = !alpha || alpha->tag == MA_none || exact_number(g, n, "alpha") == 1;
   return one ? types : types & ~(unsigned)(B | H);
 }
 
