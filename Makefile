@@ -7,8 +7,10 @@ export PYTHONPATH := $(CURDIR)/python:$(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH)
 SOURCES := src/base src/ir src/middle src/back src/ptx src/cuda src/runtime src/driver src/host src/entry src/record src/frame src/api tests/unit
 TESTS ?= tests
 WORKERS ?= 2
+# Test files of tests/front by their names, whatever their room.
+FRONT = $(wildcard $(patsubst %,tests/front/*/test_%.py,$(1)))
 # Of each area what is quick.
-CHECK_TESTS ?= tests/golden tests/ir tests/docs tests/support $(patsubst %,tests/front/test_%.py,api breaks guards objects values)
+CHECK_TESTS ?= tests/golden tests/ir tests/docs tests/support $(call FRONT,api breaks guards objects values)
 # Are names of sources in the documents that do not exist warnings or errors?
 DOCS_SRC ?= error
 # What depends on the width of vectors, and a machine of level v3 for magneto and for what it is compared with.
@@ -22,7 +24,7 @@ ASAN_ENV = LD_PRELOAD=$$(cc -print-file-name=libasan.so):$$(cc -print-file-name=
   PYTHONPATH=$(CURDIR)/build-asan-ext/python:$(CURDIR)
 # What runs object lifetimes, exceptions and guards: about 5 minutes of one core, after 3.5 for the build.  Everything:
 # make asan-ext ASAN_TESTS=tests (an hour).  A crash is printed by: make asan-ext ASAN_TESTS=tests/... WORKERS=0
-ASAN_TESTS ?= tests/middle $(patsubst %,tests/front/test_%.py,api bad_input breaks cache dynamic_ints exception_state \
+ASAN_TESTS ?= tests/middle $(call FRONT,api bad_input breaks cache dynamic_ints exception_state \
   guards handlers imports large_containers life numbers obj_classes obj_containers obj_effects obj_misc objects snapshot \
   state_numbers tensor_semantics values view_state)
 
@@ -31,7 +33,7 @@ PACKAGE = $(filter-out %.so %/__pycache__,$(wildcard $(CURDIR)/python/magneto/*)
 
 # What runs much in little time, in one process, on which the probes of Python code rely.
 COVERAGE_TESTS ?= $(filter-out tests/ir tests/docs,$(CHECK_TESTS)) tests/report \
-  $(patsubst %,tests/front/test_%.py,api_explain api_keywords api_marks dynamic_ints fx_functions fx_graph fx_regions)
+  $(call FRONT,api_explain api_keywords api_marks dynamic_ints fx_functions fx_graph fx_regions)
 # Percentages: less is an error.  The quick tests alone reach these (2026-11-24); who covers more raises them.
 LEAST_C ?= 62
 LEAST_PYTHON ?= 31

@@ -1,8 +1,8 @@
 /* f32 elementary functions as polynomials over the basic rows, so that one text serves every target.
  * Stated error: in units in the last place of the result, against the exact value, measured by
- * tests/unit/test_scalar.c over all exponents; results below the least normal number are 0 where said.  NaN,
- * infinities and poles are exact. For f64 (dec_* gets only f32 here, by flag V) the
- * rows have libm templates. */
+ * tests/unit/ir/test_scalar.c over all exponents; results below the least normal number are 0 where said.
+ * NaN, infinities and poles are exact. For f64 (dec_* gets only f32 here, by flag V) the rows have libm
+ * templates. */
 #include "ir/expr/expr_priv.h"
 #include <math.h>
 

@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-SRC = pathlib.Path(__file__).resolve().parents[2] / "src"
+SRC = pathlib.Path(__file__).resolve().parents[3] / "src"
 ROW = re.compile(r'^TUNE(?:_REAL)?\((\w+),\s*([^",]+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)"\)', re.M)
 
 

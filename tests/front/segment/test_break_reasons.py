@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 import magneto
 from magneto import _magneto
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 X = torch.arange(6.0)
 
 

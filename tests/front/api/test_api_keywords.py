@@ -13,7 +13,7 @@ from torch._dynamo.testing import CompileCounter
 import magneto
 from magneto import _magneto
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "torch-compiler.md").read_text()
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 

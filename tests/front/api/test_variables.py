@@ -10,7 +10,7 @@ import pytest
 import magneto
 from magneto import doctor
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 PROGRAM = """
 import warnings
 seen = []

@@ -6,7 +6,7 @@ import re
 
 import magneto
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 PACKAGE = ROOT / "python" / "magneto"
 TABLE = (ROOT / "src" / "host" / "python" / "glue.h").read_text()
 
