@@ -1,15 +1,9 @@
 """Samples of torch's operator database on a GPU, forward and backward, like eager."""
 
-import os
-
 import pytest
 import torch
 
-os.environ["TEST_DEVICE"] = "cuda"  # of the samples
-# TF32 before torch.testing sets modes of its own
-torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-
-from tests.ops import sweep  # noqa: E402
+from tests.ops import sweep
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -27,8 +21,12 @@ DIFFERENT = {
 
 
 @pytest.fixture(autouse=True)
-def compiled_at_once(monkeypatch):
+def exact(monkeypatch):
+    """Convolutions without TF32 (torch.testing allows no other way to say it), and small graphs compiled at once."""
     monkeypatch.setenv("MAGNETO_TRIALS", "0")
+    monkeypatch.setattr(sweep, "DEVICE", "cuda")
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        yield
 
 
 @pytest.mark.parametrize("kind", ["forward", "gradient"])
