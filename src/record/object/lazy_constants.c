@@ -305,7 +305,7 @@ void mg_unread_before(MgLoop *l, const MgInstr *in, int reads) {
     return;
   case LOOK_key: return unread_within(PEEK(2), 0, false);
   case LOOK_returned:
-    if (l->outer || l->direct || (l->up && unread_hands_on(l->up->in->op))) return;
+    if (l->outer || l->direct || unread_hands_on(l->up->in->op)) return;
     return unread_within(PEEK(1), 0, true);
   case LOOK_yielded: return unread_within(PEEK(1), 0, true);
   case LOOK_all: break;
