@@ -12,7 +12,6 @@
 #include "record/object/lazy_constants.h"
 #include <stdlib.h>
 #include <string.h>
-#include "entry/guard/automatic_dynamic.h"
 #include "entry/guard/guard_add.h"
 #include "entry/guard/source.h"
 #include "host/python/decode.h"
@@ -26,8 +25,6 @@
 #include "record/core/identity.h"
 #include "record/core/loop.h"
 #include "record/core/recording.h"
-#include "record/symbolic/dynamic_sources.h"
-#include "record/symbolic/number.h"
 #include "tuning.h"
 
 static bool unread_scalar(PyObject *o) {
@@ -159,24 +156,21 @@ static void unread_within(PyObject *o, int depth, bool by_c) {
   PyObject *k, *v;
   if (!o || !mg_rec->ident->waiting) return;
   if (!PyObject_IS_GC(o)) return unread_operand(o);
-  if (mg_standin_check(o) || mg_symfloat_is(o) || Py_TYPE(o) == mg_torch.size || PyType_Check(o) ||
-      PyModule_Check(o) || PyFunction_Check(o) || PyAnySet_CheckExact(o) || PyDictKeys_Check(o))
+  if (mg_standin_check(o) || PyType_Check(o) || PyModule_Check(o) || PyFunction_Check(o) ||
+      PyAnySet_CheckExact(o))
     return; /* elements were hashed */
-  if (!by_c && PyExceptionInstance_Check(o) && !(Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE))
-    return unread_within(((PyBaseExceptionObject *)o)->args, depth + 1, by_c);
   if (PyCFunction_Check(o)) return unread_within(PyCFunction_GET_SELF(o), depth + 1, by_c);
   if (PyMethod_Check(o)) return unread_within(PyMethod_GET_SELF(o), depth + 1, by_c);
   bool list = PyList_CheckExact(o) || PyTuple_CheckExact(o);
-  bool dict = PyDict_CheckExact(o) || PyODict_CheckExact(o);
-  MgOlder *e = list || dict ? NULL : mg_older(o);
+  MgOlder *e = list || PyDict_CheckExact(o) ? NULL : mg_older(o);
   if (e && (e->kind == OLDER_itself || e->kind == OLDER_object))
     return; /* its real state is the one that was there */
   if (unread_is_instance(o) && !by_c) return;
   PyObject *state = unread_state(o);
   if (state) o = state;
-  Py_ssize_t n = MG_TUNE_UNREAD_ITEMS + 1;
-  if (list) n = PySequence_Fast_GET_SIZE(o);
-  else if (dict || state) n = PyDict_GET_SIZE(o);
+  Py_ssize_t n = list                   ? PySequence_Fast_GET_SIZE(o)
+                 : PyDict_CheckExact(o) ? PyDict_GET_SIZE(o)
+                                        : MG_TUNE_UNREAD_ITEMS + 1;
   if (depth > MG_TUNE_UNREAD_DEPTH || n > MG_TUNE_UNREAD_ITEMS) return mg_unread_all();
   for (Py_ssize_t i = 0; list && i < n; i++) unread_within(PySequence_Fast_GET_ITEM(o, i), depth + 1, by_c);
   while (!list && PyDict_Next(o, &pos, &k, &v)) unread_within(v, depth + 1, by_c);
@@ -195,7 +189,6 @@ typedef enum UnreadLook {
   LOOK_top_loads, /* the same, and it loads */
   LOOK_top_two,   /* at the two topmost */
   LOOK_subscript,
-  LOOK_contains,
   LOOK_store_item,
   LOOK_keys, /* of a dict that is being made */
   LOOK_key,
@@ -241,39 +234,12 @@ static const uint8_t unread_look[BC__COUNT] = {
     [BC_BEFORE_WITH] = LOOK_top_two,
     [BC_STORE_ATTR] = LOOK_top,
     [BC_BINARY_SUBSCR] = LOOK_subscript,
-    [BC_CONTAINS_OP] = LOOK_contains,
     [BC_STORE_SUBSCR] = LOOK_store_item,
     [BC_BUILD_MAP] = LOOK_keys,
     [BC_MAP_ADD] = LOOK_key,
     [BC_RETURN_VALUE] = LOOK_returned,
     [BC_YIELD_VALUE] = LOOK_yielded,
 };
-
-SrcRef mg_unread_key(PyObject *o) {
-  MgUnread *u = PyUnicode_CheckExact(o) && mg_rec && mg_rec->dyn ? unread_find(o) : NULL;
-  if (!u || u->read) return 0;
-  SrcRef src = unread_src(mg_rec, u);
-  return src && mg_dynfloat_knows(mg_dynfloat_name(mg_rec->guards, src)) ? src : 0;
-}
-
-void mg_unread_look(PyObject *o) { unread_operand(o); }
-
-/* Is a container asked for a key in a way that does without the key's value?  A dict that is looked at key by
- * key, or a view of one, does; and a method of the program is recorded itself. */
-static bool unread_asks_by_source(PyObject *c, PyObject *key, PyObject *method) {
-  const char *view;
-  if (!mg_unread_key(key)) return false;
-  PyObject *dict = mg_view_of(c, &view), *f = _PyType_Lookup(Py_TYPE(c), method);
-  const MgOlder *e = mg_older(dict ? dict : c);
-  if (e && e->read && PyDict_CheckExact(e->seen)) return true;
-  return !dict && unread_is_instance(c) && f && PyFunction_Check(f) &&
-         !mg_skip_opaque((PyCodeObject *)PyFunction_GET_CODE(f));
-}
-
-/* Does an instruction push what a property or special method of the program returns, as it is? */
-static bool unread_hands_on(int op) {
-  return op == BC_LOAD_ATTR || op == BC_BINARY_SUBSCR || op == BC_GET_ITER || op == BC_FOR_ITER;
-}
 
 void mg_unread_before(MgLoop *l, const MgInstr *in, int reads) {
   MgIdent *d = l->rec->ident;
@@ -289,13 +255,10 @@ void mg_unread_before(MgLoop *l, const MgInstr *in, int reads) {
     if (reads > 1) unread_operand(PEEK(2));
     return;
   case LOOK_subscript:
-    if (!unread_asks_by_source(PEEK(2), PEEK(1), mg_names.getitem)) unread_within(PEEK(1), 0, false);
+    unread_within(PEEK(1), 0, false);
     if (!unread_is_container(PEEK(2))) break;
     d->loads = true;
     return;
-  case LOOK_contains:
-    if (unread_asks_by_source(PEEK(1), PEEK(2), mg_names.contains)) return;
-    break;
   case LOOK_store_item:
     unread_within(PEEK(1), 0, false);
     if (!PyList_CheckExact(PEEK(2)) && !PyDict_CheckExact(PEEK(2))) break;
@@ -305,7 +268,7 @@ void mg_unread_before(MgLoop *l, const MgInstr *in, int reads) {
     return;
   case LOOK_key: return unread_within(PEEK(2), 0, false);
   case LOOK_returned:
-    if (l->outer || l->direct || unread_hands_on(l->up->in->op)) return;
+    if (l->outer || l->direct) return;
     return unread_within(PEEK(1), 0, true);
   case LOOK_yielded: return unread_within(PEEK(1), 0, true);
   case LOOK_all: break;
@@ -361,8 +324,7 @@ static bool unread_is_shallow(PyObject *f) {
 
 /* f NULL: a function that runs unrecorded. */
 void mg_unread_call(PyObject *f, PyObject *const *arg, Py_ssize_t n) {
-  bool asks_class = f == (PyObject *)&PyType_Type && n == 1;
-  if (!mg_rec->ident->waiting || asks_class || (f && (unread_is_move(f) || unread_is_class(f)))) return;
+  if (!mg_rec->ident->waiting || (f && (unread_is_move(f) || unread_is_class(f)))) return;
   bool shallow = f && unread_is_shallow(f), by_class = f && mg_policy_of(f).action == ACT_isinstance;
   if (!shallow) unread_within(f, 0, true);
   for (Py_ssize_t i = by_class; i < n; i++) {
