@@ -107,3 +107,16 @@ def test_mask_and_causal():
 
     _, inputs = attending(TRUE["ones"], False)
     torch.testing.assert_close(magneto.compile(function)(*inputs), function(*inputs))
+
+
+def nested(x, levels=30):
+    mask = (rows() >= 0).expand(1, 1, Q, Q)
+    for _ in range(levels):
+        mask = mask & mask.transpose(2, 3)
+    return mask
+
+
+def test_masks_that_use_themselves_twice():
+    """Looking at such a mask takes no time that doubles with each level."""
+    function, inputs = attending(nested, False)
+    torch.testing.assert_close(magneto.compile(function)(*inputs), function(*inputs))
