@@ -5,7 +5,8 @@
 #include "cuda/device_attention.h"
 #include "cuda/device.h"
 
-enum { GPU_FLOAT = 6, GPU_LONG = 4, GPU_CUDA = 1, GPU_DIMS = 4, GPU_LSE_STEP = 32 }; /* torch's numbers */
+enum { GPU_FLOAT = 6, GPU_LONG = 4 }; /* torch's numbers of dtypes */
+enum { GPU_DIMS = 4, GPU_RESULTS = 4, GPU_LSE_STEP = 32 };
 
 typedef struct Operand {
   uint64_t at;
@@ -21,7 +22,7 @@ static bool gpu_operand(MgTensor *t, int32_t device, Operand *o) {
   mg_abi.aoti_torch_get_dtype(t, &dtype);
   mg_abi.aoti_torch_get_device_type(t, &kind);
   mg_abi.aoti_torch_get_device_index(t, &index);
-  if (ndim != GPU_DIMS || dtype != GPU_FLOAT || kind != GPU_CUDA || index != device) return false;
+  if (ndim != GPU_DIMS || dtype != GPU_FLOAT || kind != MG_TORCH_CUDA || index != device) return false;
   mg_abi.aoti_torch_get_sizes(t, &size);
   mg_abi.aoti_torch_get_strides(t, &stride);
   mg_abi.aoti_torch_get_data_ptr(t, &ptr);
@@ -34,21 +35,30 @@ static bool gpu_operand(MgTensor *t, int32_t device, Operand *o) {
 static MgTensor *gpu_new(int ndim, const int64_t *size, const int64_t *stride, int32_t dtype,
                          int32_t device) {
   MgTensor *t = NULL;
-  return mg_abi.aoti_torch_empty_strided(ndim, size, stride, dtype, GPU_CUDA, device, &t) ? NULL : t;
+  return mg_abi.aoti_torch_empty_strided(ndim, size, stride, dtype, MG_TORCH_CUDA, device, &t) ? NULL : t;
+}
+
+static void gpu_drop(MgTensor **out) {
+  for (int i = 0; i < GPU_RESULTS; i++)
+    if (out[i]) mg_abi.aoti_torch_delete_tensor_object(out[i]), out[i] = NULL;
+}
+
+/* What a row of logarithms has: PyTorch's backward reads whole blocks of them. */
+static int64_t gpu_lse_len(int64_t queries) {
+  return (queries + GPU_LSE_STEP - 1) / GPU_LSE_STEP * GPU_LSE_STEP;
 }
 
 /* The results, uninitialised; false: out of memory, and there are none. */
 static bool gpu_results(const MgGpuAttention *c, const Operand *q, int32_t device, MgTensor **out) {
   int64_t b = q->size[0], h = q->size[1], n = q->size[2], d = q->size[3];
-  int64_t rows = c->lse ? (n + GPU_LSE_STEP - 1) / GPU_LSE_STEP * GPU_LSE_STEP : 0;
+  int64_t rows = c->lse ? gpu_lse_len(n) : 0;
   int64_t size[] = {b, h, n, d}, stride[] = {n * h * d, d, h * d, 1};
   int64_t lse_size[] = {b, h, rows}, lse_stride[] = {h * rows, rows, 1};
   out[0] = gpu_new(GPU_DIMS, size, stride, GPU_FLOAT, device);
   out[1] = gpu_new(3, lse_size, lse_stride, GPU_FLOAT, device);
-  for (int i = 2; i < 4; i++) out[i] = gpu_new(0, NULL, NULL, GPU_LONG, device); /* of no dropout */
+  for (int i = 2; i < GPU_RESULTS; i++) out[i] = gpu_new(0, NULL, NULL, GPU_LONG, device); /* of no dropout */
   if (out[0] && out[1] && out[2] && out[3]) return true;
-  for (int i = 0; i < 4; i++)
-    if (out[i]) mg_abi.aoti_torch_delete_tensor_object(out[i]), out[i] = NULL;
+  gpu_drop(out);
   return false;
 }
 
@@ -76,9 +86,9 @@ static bool gpu_launch(const MgGpuAttention *c, const Operand o[3], int32_t devi
   mg_abi.aoti_torch_get_data_ptr(out[1], &lse);
   a.out = (uint64_t)(uintptr_t)result;
   a.lse = c->lse ? (uint64_t)(uintptr_t)lse : 0;
-  a.lse_len = (n + GPU_LSE_STEP - 1) / GPU_LSE_STEP * GPU_LSE_STEP;
+  a.lse_len = gpu_lse_len(n);
   if (!mg_cuda_attention(device, &a, mg_cuda_stream(device))) return true;
-  for (int i = 0; i < 4; i++) mg_abi.aoti_torch_delete_tensor_object(out[i]), out[i] = NULL;
+  gpu_drop(out);
   return false;
 }
 

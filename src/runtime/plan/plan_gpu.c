@@ -11,7 +11,7 @@ enum { GPU_ALIGN = 16, GPU_MOST_BLOCKS = 0x7fffffff };
 bool mg_plan_gpu_arena(const MgPlan *p, PlanRun *r) {
   const int64_t n = (int64_t)r->total, one = 1;
   void *mem = NULL;
-  if (mg_abi.aoti_torch_empty_strided(1, &n, &one, 0, PLAN_CUDA, p->s.device, &r->gpu_arena))
+  if (mg_abi.aoti_torch_empty_strided(1, &n, &one, 0, MG_TORCH_CUDA, p->s.device, &r->gpu_arena))
     return r->gpu_arena = NULL, false;
   mg_abi.aoti_torch_get_data_ptr(r->gpu_arena, &mem);
   if (mem != r->mem) r->mem = mem, r->bound = false;

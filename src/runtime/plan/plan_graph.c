@@ -21,10 +21,11 @@ void mg_plan_graph_stats(MgGraphStats *out) {
 
 bool mg_plan_graph_possible(const MgPlan *p) {
   static atomic_bool told;
+  if (!p->s.graphs || !graph_host) return false;
   const char *missing = mg_cuda_graphs_missing();
   if (missing && !atomic_exchange(&told, true))
     mg_log(MG_LOG_fallback, "no CUDA graphs: %s is not there", missing);
-  return p->s.graphs && graph_host && !missing && (!p->s.nhidden || mg_abi.counts_uses);
+  return !missing && (!p->s.nhidden || mg_abi.counts_uses);
 }
 
 /* Whose memory is the graph's, not the call's? */
@@ -285,7 +286,7 @@ int32_t mg_plan_graph_copy(const MgPlan *p, PlanRun *r, MgTensor *t, MgTensor **
   mg_abi.aoti_torch_get_sizes(t, &size);
   mg_abi.aoti_torch_get_strides(t, &stride);
   mg_abi.aoti_torch_get_dtype(t, &dtype);
-  if (mg_abi.aoti_torch_empty_strided(ndim, size, stride, dtype, PLAN_CUDA, p->s.device, out)) return 1;
+  if (mg_abi.aoti_torch_empty_strided(ndim, size, stride, dtype, MG_TORCH_CUDA, p->s.device, out)) return 1;
   mg_abi.aoti_torch_get_storage_size(*out, &bytes); /* from the first element to the last */
   if (bytes > MG_TUNE_COPIED_TOGETHER) return mg_abi.aoti_torch_copy_(*out, t, 0);
   mg_abi.aoti_torch_get_data_ptr(t, &from);

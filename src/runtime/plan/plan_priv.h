@@ -12,7 +12,6 @@
 
 enum { PLAN_THREADS = 8 };      /* of which a plan remembers that they ran it */
 enum { PLAN_ENGINE_ARGS = 16 }; /* tensors of a library's call; ATen's have any number */
-enum { PLAN_CUDA = 1 };         /* torch's number of that kind of device */
 
 typedef struct PlanPatch { /* one place that holds the address of a buffer that is not in the arena */
   uint32_t arg;            /* index in PlanRun.arg */

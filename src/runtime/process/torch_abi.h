@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 typedef struct AtenTensorOpaque MgTensor;
+enum { MG_TORCH_CUDA = 1 }; /* torch's number of that kind of device */
 
 /* Every function of the ABI that is used: ABI(return type, name, arguments).  Required ones; a missing one
  * makes mg_abi_load fail with its name. */
