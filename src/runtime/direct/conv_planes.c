@@ -4,13 +4,9 @@
 #include <string.h>
 #include "runtime/engine/simd.h"
 #include "runtime/process/cpu.h"
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #define SIMD_SET any
 #define SIMD_LANES 4
-#define SIMD_MAX(a, b) ((a) > (b) ? (a) : (b))
 #include "runtime/engine/simd.h"
 #include "runtime/direct/conv_tile.h"
 #include "runtime/engine/simd_end.h"
@@ -19,7 +15,6 @@
 #pragma GCC target("avx2,fma")
 #define SIMD_SET avx2
 #define SIMD_LANES 8
-#define SIMD_MAX(a, b) ((MgF8)_mm256_max_ps((__m256)(a), (__m256)(b)))
 #include "runtime/engine/simd.h"
 #include "runtime/direct/conv_tile.h"
 #include "runtime/engine/simd_end.h"

@@ -23,6 +23,18 @@ MG_INLINE void SIMD_FN(conv_put)(float *to, const VF *v, int64_t n) {
   }
 }
 
+/* A tile's sums; the last vector of a row has `lanes` columns. */
+MG_INLINE void SIMD_FN(conv_store)(const ConvRows *r, int64_t row, int64_t col, int64_t lanes, const VF *sum,
+                                   const int nrow, const int nvec) {
+  float *out = r->out + row * r->pitch + col;
+  MG_UNROLL
+  for (int i = 0; i < nrow; i++) {
+    MG_UNROLL
+    for (int j = 0; j < nvec; j++) SIMD_FN(conv_put)
+    (out + i * r->pitch + j * SIMD_LANES, &sum[i * nvec + j], j + 1 < nvec ? SIMD_LANES : lanes);
+  }
+}
+
 /* nrow x nvec vectors from column `col` of row `row` on; the last vector has `lanes` columns. */
 MG_INLINE void SIMD_FN(conv_tile)(const ConvRows *r, int64_t row, int64_t col, int64_t lanes, const int nrow,
                                   const int nvec) {
@@ -40,13 +52,7 @@ MG_INLINE void SIMD_FN(conv_tile)(const ConvRows *r, int64_t row, int64_t col, i
         sum[i * nvec + j] += w * *(const VF *)(at + i * r->step + j * SIMD_LANES);
     }
   }
-  float *out = r->out + row * r->pitch + col;
-  MG_UNROLL
-  for (int i = 0; i < nrow; i++) {
-    MG_UNROLL
-    for (int j = 0; j < nvec; j++) SIMD_FN(conv_put)
-    (out + i * r->pitch + j * SIMD_LANES, &sum[i * nvec + j], j + 1 < nvec ? SIMD_LANES : lanes);
-  }
+  SIMD_FN(conv_store)(r, row, col, lanes, sum, nrow, nvec);
 }
 
 #if SIMD_LANES == 8
@@ -73,13 +79,7 @@ MG_INLINE void SIMD_FN(conv_tall)(const ConvRows *r, int64_t row, int64_t col, i
         }
     }
   }
-  float *out = r->out + row * r->pitch + col;
-  MG_UNROLL
-  for (int i = 0; i < nrow; i++) {
-    MG_UNROLL
-    for (int j = 0; j < nvec; j++) SIMD_FN(conv_put)
-    (out + i * r->pitch + j * SIMD_LANES, &sum[i * nvec + j], j + 1 < nvec ? SIMD_LANES : lanes);
-  }
+  SIMD_FN(conv_store)(r, row, col, lanes, sum, nrow, nvec);
 }
 #endif
 
