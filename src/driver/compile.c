@@ -461,9 +461,9 @@ static bool compile_strict(void) {
 
 /* What is known of eager's bits is about the CPU. */
 static void compile_numerics(const Compile *k, const MgGraph *g) {
-  bool cpu = mg_graph_on_cpu(g);
-  g->x->numerics = k->o->numerics == MN_eager && !cpu ? MN_rounded : k->o->numerics;
-  g->x->sleef = k->o->numerics == MN_eager && mg_kernels_target().sleef;
+  bool eager = k->o->numerics == MN_eager;
+  g->x->numerics = eager && !mg_graph_on_cpu(g) ? MN_rounded : k->o->numerics;
+  g->x->sleef = eager && mg_kernels_target().sleef;
 }
 
 /* Counts the compilation; MG_UNSUP when MAGNETO_ONLY leaves it out. */
