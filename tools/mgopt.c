@@ -14,7 +14,7 @@
 #include "back/kernel/back.h"
 #include "back/emit/emit_llvm.h"
 #include "back/lower/lower.h"
-#include "driver/kernels.h"
+#include "driver/kernel/kernels.h"
 #include "driver/planner.h"
 #include "ir/infer/graph_at.h"
 #include "ir/infer/infer.h"
@@ -195,8 +195,10 @@ static MgRc opt_llvm(Opt *o) {
 }
 
 static MgRc opt_ptx(Opt *o) {
-  do TRY(opt_lower(o));
-  while (mg_gpu_mark(&o->s)); /* each turn marks one node more, at least */
+  for (bool marked = true; marked;) { /* each turn marks one node more, at least */
+    TRY(opt_lower(o));
+    TRY(mg_gpu_mark(&o->s, &marked));
+  }
   TRY(opt_fuse(o));
   for (uint32_t i = 0; i < o->f.nstep; i++) {
     const MgStepIR *t = &o->f.step[i];

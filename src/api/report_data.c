@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "back/emit/emit_llvm.h"
-#include "driver/kernels.h"
+#include "driver/kernel/kernels.h"
 #include "driver/plan_record.h"
 #include "entry/launch/events.h"
 #include "entry/launch/stats.h"

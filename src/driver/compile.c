@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "cuda/device.h"
 #include "driver/engine_choice.h"
-#include "driver/kernels.h"
+#include "driver/kernel/kernels.h"
 #include "driver/options.h"
 #include "driver/plan_record.h"
 #include "driver/plan_store.h"
@@ -369,7 +369,9 @@ static MgRc compile_lower(Compile *k) {
     TRY(mg_sched_init(&k->s, k->g));
     TRY(mg_lower(&k->s));
     TRY(mg_sched_verify(&k->s, "lowering"));
-    if (k->cuda < 0 || !mg_gpu_mark(&k->s)) break;
+    bool marked = false;
+    if (k->cuda >= 0) TRY(mg_gpu_mark(&k->s, &marked));
+    if (!marked) break;
     if (turn == MOST) return mg_fail(k->c, MG_UNSUP, "loops that kernels of a GPU cannot do");
   }
   return k->cuda < 0 || compile_gpu_can(k)

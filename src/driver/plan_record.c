@@ -5,9 +5,9 @@
 #include <string.h>
 #include "back/kernel/back.h"
 #include "driver/compile.h"
-#include "driver/kernel_work.h"
-#include "driver/kernels.h"
-#include "driver/label.h"
+#include "driver/kernel/kernel_work.h"
+#include "driver/kernel/kernels.h"
+#include "driver/kernel/label.h"
 #include "driver/planner.h"
 #include "runtime/engine/engine.h"
 #include "runtime/process/measure.h"

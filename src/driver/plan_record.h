@@ -33,9 +33,6 @@ typedef struct MgGraphRecord {
   uint32_t nnode;
 } MgGraphRecord;
 
-/* Where the code of a kernel came from. */
-typedef enum MgCodeOrigin { CO_call, CO_compiled, CO_memory, CO_disk } MgCodeOrigin;
-
 typedef struct MgStepRecord {
   const char *label; /* as profilers show it */
   const char *runs;  /* "kernel", "host", or the library's name: "onednn.matmul" */

@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include "back/kernel/loop_nest.h"
 #include "base/assert.h"
-#include "driver/kernels.h"
-#include "driver/label.h"
+#include "driver/kernel/kernels.h"
+#include "driver/kernel/label.h"
+#include "driver/numbers.h"
 #include "driver/size_facts.h"
 #include "ir/infer/infer.h"
 #include "runtime/plan/plan_spec.h"
@@ -179,6 +180,7 @@ static MgRc planner_bufs(Planner *p) {
       TRY(planner_fresh(p, b));
       break;
     case MB_extern_out: p->buf[b].mem = PM_extern; break;
+    case MB_number: p->buf[b].mem = PM_number; break; /* numbers.c says where */
     case MB_local: break;
     case MB_temp:
     case MB_error:
@@ -330,7 +332,7 @@ static MgRc planner_steps(Planner *p, const MgPlanExt *ext, const MgKernelSet *k
                                         : planner_extern(p, i, &ext[i], &d[i]));
   bool *beside = mg_new(p->s->c, bool, p->f->nstep + 1);
   TRYP(beside);
-  TRY(mg_planner_beside(p->s, p->f, p->m, beside));
+  TRY(mg_kernel_waves(p->s, p->f, p->m, beside));
   for (uint32_t i = 0; i < p->f->nstep; i++) d[i].beside = beside[i];
   p->spec->step = d;
   p->spec->nstep = p->f->nstep;
@@ -534,6 +536,7 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
   TRY(planner_written(&p));
   TRY(planner_checks(&p));
   TRY(planner_copies(&p));
+  TRY(mg_numbers_program(s, p.buf, &spec->numbers));
   TRY(planner_blocks(&p));
   TRY(planner_facts(&p, facts));
   MG_ASSERT((spec->cuda || spec->nstep == f->nstep) && spec->nout == s->g->noutput &&
@@ -558,7 +561,7 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
 /* ---- text ---- */
 
 static void print_buf(const MgSched *s, const MgMemPlan *m, BufRef b, MgStrbuf *out) {
-  static const char *const kind[] = {"in", "t", "out", "ext", "local", "err"};
+  static const char *const kind[] = {"in", "t", "out", "ext", "number", "local", "err"};
   mg_sb_printf(out, " b%u:%s", b, kind[s->buf[b].kind]);
   if (m->of_buf[b]) mg_sb_printf(out, "@%llu", (unsigned long long)m->block[m->of_buf[b] - 1].offset);
   else if (s->buf[b].index >= 0) mg_sb_printf(out, "%d", s->buf[b].index);

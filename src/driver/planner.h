@@ -26,7 +26,4 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
 /* The plan as text, for MAGNETO_LOGS=plan. */
 void mg_planner_print(const MgSched *s, const MgFused *f, const MgMemPlan *m, const MgPlanExt *ext,
                       MgStrbuf *out);
-/* Per step: may this kernel run at the same time as the kernels before it, back to
- * the last one that may not? */
-MgRc mg_planner_beside(MgSched *s, const MgFused *f, const MgMemPlan *m, bool *beside);
 #endif

@@ -80,6 +80,13 @@ MgRc mg_sched_check(MgSched *s, NodeRef node, const char *type, const char *msg,
   return MG_OK;
 }
 
+MgRc mg_sched_number(MgSched *s, BufRef buf, ExprRef value) {
+  TRY(loop_grow(s->c, (void **)&s->number, s->nnumber, &s->cap_number, sizeof *s->number));
+  s->buf[buf].kind = MB_number;
+  s->number[s->nnumber++] = (MgNumber){buf, value};
+  return MG_OK;
+}
+
 MgRc mg_sched_size(MgSched *s, SymRef e) {
   TRY(loop_grow(s->c, (void **)&s->size, s->nsize, &s->cap_size, sizeof *s->size));
   s->size[s->nsize++] = e;

@@ -15,6 +15,7 @@ typedef enum MgBufKind {
   MB_temp,   /* planned into the arena (or kept inside one kernel by fusion: see MB_local) */
   MB_output, /* a fresh tensor given to the caller */
   MB_extern_out, /* memory of a tensor that an extern call returned */
+  MB_number,     /* a number that the host computes for kernels of a GPU, see MgNumber */
   MB_local,      /* lives inside one fused kernel only; set by fusion, no memory planned */
   MB_error       /* MgSched.err: i32 cells, zeroed before every run, looked at after it */
 } MgBufKind;
@@ -120,6 +121,11 @@ typedef struct MgCopy { /* a tensor that is copied into an input when all steps 
   MgView from;
 } MgCopy;
 
+typedef struct MgNumber { /* a 0-dim tensor of the CPU in a GPU's graph, computed before the steps run */
+  BufRef buf;             /* MB_number */
+  ExprRef value;          /* of inputs of the CPU and of earlier numbers; converted to the buffer's type */
+} MgNumber;
+
 typedef struct MgSched {
   MgCtx *c;
   MgGraph *g;
@@ -140,6 +146,8 @@ typedef struct MgSched {
   uint32_t ncheck, cap_check;
   MgCopy *copy;
   uint32_t ncopy; /* memory of the CPU in a GPU's graph */
+  MgNumber *number;
+  uint32_t nnumber, cap_number;
   SymRef *size;
   bool alone;               /* every nest is to be a kernel of its own */
   uint32_t nsize, cap_size; /* long sizes that kernels read behind the symbols; the plan computes them */
@@ -186,6 +194,8 @@ MgExtern *mg_sched_extern(MgSched *s, NodeRef node, int nin, int nout);
 /* A new data check; its number goes to *cell.  Nests store a non-zero value into
  * s->err[cell] when it fails. */
 MgRc mg_sched_check(MgSched *s, NodeRef node, const char *type, const char *msg, uint32_t *cell);
+/* The buffer, made for it, is a number with this value. */
+MgRc mg_sched_number(MgSched *s, BufRef buf, ExprRef value);
 /* Element index of the point `at` (ndim expressions) of a view. */
 ExprRef mg_view_index(MgExprs *x, const MgView *v, const ExprRef *at);
 /* Elements from the base to the end of the view: offset + sum (size-1)*stride + 1 (0 for an empty one). */

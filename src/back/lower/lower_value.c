@@ -442,14 +442,49 @@ static ExprRef value_rounded(Lower *L, MgDtype dt, ExprRef e) {
   return mg_ex_cvt(L->x, mg_dtype_compute(dt), e);
 }
 
+/* Is there a part that the host does not know before the steps run? */
+static bool value_is_late(const MgExprs *x, ExprRef e, void *arg) {
+  const Lower *L = arg;
+  const MgExpr *n = mg_expr(x, e);
+  switch (n->op) {
+  case OP_sym:
+  case OP_idx:
+  case OP_red:
+  case OP_rand: return true;
+  case OP_load: {
+    const MgBuf *b = &L->s->buf[n->u.i];
+    int64_t at;
+    return n->src[1] || !mg_ex_const_int(x, n->src[0], &at) ||
+           (b->kind != MB_number && (b->kind != MB_input || b->device != DEV_cpu));
+  }
+  default: return false;
+  }
+}
+
+/* The value as a number that the host computes once for all its readers, if it can. */
+static MgRc value_number(Lower *L, ValRef v, ExprRef e, bool *done) {
+  MgView view;
+  *done = false;
+  if (!value_is_host_number(L, v) || mg_expr(L->x, e)->op == OP_const ||
+      mg_ex_any(L->x, e, value_is_late, L))
+    return MG_OK;
+  TRY(lw_temp(L, (MgDtype)lw_meta(L, v)->dtype, DEV_cpu, 0, NULL, "number", &view));
+  TRY(mg_sched_number(L->s, view.buf, e));
+  lw_define_view(L, v, &view);
+  *done = true;
+  return MG_OK;
+}
+
 MgRc lw_define(Lower *L, ValRef v, ExprRef e) {
   LwVal *lv = &L->val[v];
   if (!e) return L->x->nomem ? MG_NOMEM : mg_fail(L->c, MG_BUG, "lowering: no expression for value %u", v);
   lv->kind = LW_expr;
   lv->e = value_rounded(L, (MgDtype)lw_meta(L, v)->dtype, e);
   if (!lv->e) return MG_NOMEM;
+  bool done;
+  TRY(value_number(L, v, lv->e, &done));
+  if (done || value_is_host_number(L, v)) return MG_OK;
   LwCost k = lw_cost(L, lv->e);
-  if (value_is_host_number(L, v)) return MG_OK;
   if (!k.loads && k.ops <= MG_TUNE_READ_TWICE)
     return MG_OK; /* constants and index patterns: realised when asked */
   if (lv->need_buf || (lv->uses > 1 && !(k.loads <= 1 && k.ops <= MG_TUNE_READ_TWICE)) ||

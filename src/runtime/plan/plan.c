@@ -179,6 +179,8 @@ static MgRc plan_bind(PlanCall *k) {
     r->arg[q->arg] = plan_place(r, q, r->mem + r->offset[p->s.buf[p->arena_buf[i]].index]);
   }
   memset(r->input, 0, sizeof *r->input * p->s.ninput);
+  for (uint32_t b = 0; b < p->s.nbuf; b++)
+    if (p->s.buf[b].mem == PM_number) plan_patch(p, r, b, &r->cell[p->s.buf[b].index]);
   MgRc rc = plan_arena_tensors(k);
   r->bound = rc == MG_OK;
   return rc;
@@ -458,7 +460,19 @@ static MgRc plan_no_output(PlanCall *k, const MgPlanView *v) {
                     (long long)size[n], all);
 }
 
-/* The addresses of inputs, and of the new tensors that are outputs. */
+/* What kernels take of the CPU's numbers, for this call. */
+static void plan_numbers(PlanCall *k) {
+  const MgPlanNumbers *n = &k->p->s.numbers;
+  if (!n->ncell) return;
+  for (uint32_t i = 0; i < n->ninput; i++) {
+    void *ptr = NULL;
+    mg_abi.aoti_torch_get_data_ptr(plan_input(k, n->input[i]), &ptr);
+    k->r->cell[i] = (uint64_t)(uintptr_t)ptr;
+  }
+  n->run(n->program, k->r->cell);
+}
+
+/* The addresses of inputs, and of the new tensors that are outputs; and numbers. */
 static MgRc plan_addresses(PlanCall *k) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
@@ -481,6 +495,7 @@ static MgRc plan_addresses(PlanCall *k) {
     mg_abi.aoti_torch_get_data_ptr(r->fresh[i], &ptr);
     plan_patch(p, r, v->buf, ptr);
   }
+  plan_numbers(k);
   return MG_OK;
 }
 
@@ -509,12 +524,21 @@ static MgRc plan_enter(PlanCall *k) {
   return MG_OK;
 }
 
+static void plan_copy_number(const PlanCall *k, const MgPlanView *from, MgTensor *to) {
+  void *ptr = NULL;
+  mg_abi.aoti_torch_get_data_ptr(to, &ptr);
+  memcpy(ptr, &k->r->cell[k->p->s.buf[from->buf].index], from->elsize);
+}
+
 static MgRc plan_copies(PlanCall *k) {
   for (uint32_t i = 0; i < k->p->s.ncopy; i++) {
-    MgTensor *t;
+    MgTensor *t, *to = plan_input(k, k->p->s.copy[i].input);
+    if (k->p->copy_tensor[i] == UINT32_MAX) {
+      plan_copy_number(k, &k->p->s.copy[i].from, to);
+      continue;
+    }
     TRY(plan_tensor(k, k->p->copy_tensor[i], &t));
-    if (mg_abi.aoti_torch_copy_(plan_input(k, k->p->s.copy[i].input), t, 0))
-      return plan_error(k, MG_BUG, "an input could not be written");
+    if (mg_abi.aoti_torch_copy_(to, t, 0)) return plan_error(k, MG_BUG, "an input could not be written");
   }
   return MG_OK;
 }

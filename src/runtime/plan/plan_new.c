@@ -338,8 +338,12 @@ static MgRc plan_fill(PlanBuild *b) {
   if (p->early > p->nstep) p->early = p->nstep;
   for (uint32_t i = 0; i < s->nout; i++)
     if (s->out[i].kind == PO_view) TRY(plan_use_output(b, i));
-  for (uint32_t i = 0; i < s->ncopy; i++) TRY(plan_use(b, &s->copy[i].from, UINT32_MAX, &p->copy_tensor[i]));
-  p->aten |= s->ncopy > 0;
+  for (uint32_t i = 0; i < s->ncopy; i++) {
+    p->copy_tensor[i] = UINT32_MAX;
+    if (s->buf[s->copy[i].from.buf].mem == PM_number) continue;
+    TRY(plan_use(b, &s->copy[i].from, UINT32_MAX, &p->copy_tensor[i]));
+    p->aten = true;
+  }
   TRY(plan_find_ready(b));
   plan_find_hidden(b);
   plan_mark_as_is(b);
@@ -357,6 +361,8 @@ static MgRc plan_copy_tables(MgPlan *p, const MgPlanSpec *s) {
   p->s.fresh = plan_copy(p, s->fresh, sizeof *s->fresh * s->nfresh);
   p->s.out = plan_copy(p, s->out, sizeof *s->out * s->nout);
   p->s.copy = plan_copy(p, s->copy, sizeof *s->copy * s->ncopy);
+  p->s.numbers.program = plan_copy(p, s->numbers.program, s->numbers.bytes);
+  p->s.numbers.input = plan_copy(p, s->numbers.input, sizeof *s->numbers.input * s->numbers.ninput);
   p->s.slot0 = plan_copy(p, s->slot0, sizeof *s->slot0 * s->nslot);
   p->s.sizeop = plan_copy(p, s->sizeop, sizeof *s->sizeop * s->nsizeop);
   if (s->sym) p->s.sym = plan_copy(p, s->sym, sizeof *s->sym * s->nsym);
@@ -411,13 +417,14 @@ PlanRun *mg_plan_run_new(const MgPlan *p) {
   r->state = mg_calloc(p->nengine, sizeof *r->state);
   r->offset = mg_calloc(p->s.nblock, sizeof *r->offset);
   r->stage = mg_calloc(p->s.ninput + 1, sizeof *r->stage);
+  r->cell = mg_calloc(p->s.numbers.ncell + 1, sizeof *r->cell);
   if (p->sized) r->sized = mg_calloc(p->nengine, sizeof *r->sized);
   if (p->s.dynamic) {
     r->pack = mg_calloc(p->s.nblock, sizeof *r->pack);
     r->work = mg_calloc(p->s.nblock * 2, sizeof *r->work);
   }
   bool ok = r->offset && (!p->sized || r->sized) && (!p->s.dynamic || (r->pack && r->work)) && r->slot &&
-            r->arg && r->range && r->input && r->tensor && r->fresh && r->state && r->stage;
+            r->arg && r->range && r->input && r->tensor && r->fresh && r->state && r->stage && r->cell;
   if (ok && p->s.nslot) memcpy(r->slot, p->s.slot0, sizeof *r->slot * p->s.nslot);
   for (uint32_t i = 0; ok && i < p->nstep; i++) {
     const MgEngine *e = p->step[i].kind == PK_engine && !p->step[i].sized ? p->step[i].engine : NULL;

@@ -115,6 +115,7 @@ typedef struct MgPlanCall { /* everything one running call writes; owned by one 
   void **arg;
   MgRange *range;
   void **input;        /* pointers that are patched in now */
+  uint64_t *cell;      /* of the plan's numbers */
   MgTensor **tensor;   /* handles; PT_arena ones live as long as the run, the others during a call */
   MgTensor **fresh;    /* the tensors allocated for this call, until they are given away as outputs */
   void **state;        /* per engine */
@@ -158,7 +159,7 @@ struct MgPlan {
   uint32_t nlazy;              /* tensors to release at the end of a call */
   uint32_t *out_tensor;        /* per output: entry of tensor it is made from (PO_view) */
   bool *out_again;             /* per output: an earlier output is made from that entry, too */
-  uint32_t *copy_tensor;       /* per copy: entry of tensor */
+  uint32_t *copy_tensor;       /* per copy: entry of tensor, or UINT32_MAX: it is a number */
   uint32_t *ready;             /* per output: steps after which nothing touches its memory any more */
   bool *called, *fresh_called; /* per input, per fresh tensor: a library call takes it */
   bool *fresh_hidden;          /* per fresh tensor: only hidden outputs are made of it */

@@ -39,11 +39,12 @@ typedef struct MgPlanFact {
   uint32_t a, b;
 } MgPlanFact; /* slot[a] is .. slot[b] */
 
-typedef enum MgPlanMem { PM_none, PM_input, PM_arena, PM_fresh, PM_extern } MgPlanMem;
+typedef enum MgPlanMem { PM_none, PM_input, PM_arena, PM_fresh, PM_extern, PM_number } MgPlanMem;
 
 typedef struct MgPlanBuf {
   uint8_t mem;    /* MgPlanMem */
-  uint32_t index; /* input number, number of the fresh tensor that holds it, or block of the arena */
+  uint32_t index; /* input number, number of the fresh tensor that holds it, block of the arena, or cell of
+                     the numbers */
 } MgPlanBuf;
 
 typedef struct MgPlanBlock { /* a part of the arena */
@@ -127,6 +128,15 @@ typedef struct MgPlanCopy {
   MgPlanView from;
 } MgPlanCopy; /* at the end, by ATen: into memory of the CPU */
 
+typedef struct MgPlanNumbers { /* what the host computes of inputs of the CPU before the steps run */
+  void (*run)(const void *program, uint64_t *cell); /* the first cells are the addresses of `input` */
+  const void *program;
+  size_t bytes;
+  uint32_t ncell;
+  const uint32_t *input;
+  uint32_t ninput;
+} MgPlanNumbers;
+
 typedef struct MgPlanFresh { /* a tensor allocated for every call; its memory is a PM_fresh buffer */
   MgPlanView view;           /* geometry, offset 0 */
   int32_t device, dev_index;
@@ -148,6 +158,7 @@ typedef struct MgPlanSpec {
       nhidden; /* the last so many: only a backward plan takes them, and lets go of them when it has run */
   const MgPlanCopy *copy;
   uint32_t ncopy;
+  MgPlanNumbers numbers; /* no cells: there are none */
   const bool *early;
   uint32_t
       nearly; /* per output: the first nearly - 1 steps make it, which write to no input; NULL and 0: none */

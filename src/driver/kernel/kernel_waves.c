@@ -68,7 +68,7 @@ static MgRc join(Wave *w, const MgKernel *k) {
   return MG_OK;
 }
 
-MgRc mg_planner_beside(MgSched *s, const MgFused *f, const MgMemPlan *m, bool *beside) {
+MgRc mg_kernel_waves(MgSched *s, const MgFused *f, const MgMemPlan *m, bool *beside) {
   Wave w = {.s = s,
             .m = m,
             .number = 1,

@@ -2,7 +2,7 @@
  * In: graph nodes.  Out: their ops' names in order, without overloads, and the lines of the program that they
  * are of.
  * A kernel of many ops is named by the first few. */
-#include "driver/label.h"
+#include "driver/kernel/label.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

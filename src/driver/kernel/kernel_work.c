@@ -1,7 +1,7 @@
 /* Bytes and operations of kernels and library calls.
  * In: the nests of a kernel after fusion, or a call with its views.  Out: MgWork.
  * Values that stay in registers or in a kernel's own buffers move no bytes. */
-#include "driver/kernel_work.h"
+#include "driver/kernel/kernel_work.h"
 #include <string.h>
 #include "back/kernel/loop_nest.h"
 

@@ -1,5 +1,5 @@
 /* Kernels that differ in numbers only.  See the header. */
-#include "driver/kernel_sharing.h"
+#include "driver/kernel/kernel_sharing.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,9 @@
 #include "runtime/code/kernel_cache.h"
 #include "runtime/process/threads.h"
 
+/* Where the code of a kernel came from. */
+typedef enum MgCodeOrigin { CO_call, CO_compiled, CO_memory, CO_disk } MgCodeOrigin;
+
 typedef struct MgKernelCode {
   MgRangeFn fn; /* NULL: no kernel */
   const int64_t *size;
@@ -30,8 +33,11 @@ typedef struct MgKernelSet {
 /* For a GPU: the texts, before calls of libraries are prepared. */
 typedef struct MgGpuTexts MgGpuTexts;
 MgRc mg_gpu_texts(MgSched *s, const MgFused *f, int device, MgGpuTexts **out);
-/* Marks nodes that lowering must leave to calls; says whether there were any. */
-bool mg_gpu_mark(MgSched *s);
+/* Marks nodes that lowering must leave to calls; *any: there were new ones. */
+MgRc mg_gpu_mark(MgSched *s, bool *any);
+/* Per step: may this kernel run at the same time as the kernels before it, back to
+ * the last one that may not? */
+MgRc mg_kernel_waves(MgSched *s, const MgFused *f, const MgMemPlan *m, bool *beside);
 MgRc mg_gpu_build(MgGpuTexts *t, unsigned nthread, MgKernelSet *out);
 
 /* This machine's vector facts.  Does not open LLVM unless only an old one may be there. */

@@ -1,5 +1,5 @@
 /* Kernels of a GPU: PTX texts, machine code from the driver or from the disk, loaded once a process.
- * In: a fused schedule whose nests ptx/ takes.  Out: an MgKernelSet, as driver/kernels.c makes for the CPU.
+ * In: a fused schedule whose nests ptx/ takes.  Out: an MgKernelSet, as driver/kernel/kernels.c makes for the CPU.
  * Equal kernels are one.  New ones go to modules of a few, which several threads compile. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "back/lower/lower.h"
 #include "base/log.h"
 #include "cuda/device.h"
-#include "driver/kernels.h"
-#include "driver/label.h"
+#include "driver/kernel/kernels.h"
+#include "driver/kernel/label.h"
 #include "ptx/ptx.h"
 #include "runtime/code/disk_cache.h"
 #include "runtime/plan/plan_spec.h"
@@ -40,7 +40,8 @@ struct MgGpuTexts {
 
 typedef struct GpuScalars {
   const MgGraph *g;
-  bool tensor;
+  const bool *known; /* per value: a number that the host computes of inputs before the steps run */
+  bool tensor, late; /* among the operands is one that is no number; one that is not known */
 } GpuScalars;
 
 /* A number of the CPU, which kernels take as a parameter. */
@@ -58,6 +59,7 @@ static void gpu_see_operand(ValRef *v, void *arg) {
 static void gpu_see_number(ValRef *v, void *arg) {
   GpuScalars *s = arg;
   s->tensor |= *v && !gpu_is_number(s->g, *v);
+  s->late |= *v && !s->known[*v];
 }
 
 /* Ops of float64 that kernels can do: there are no exponentials and powers among them. */
@@ -84,15 +86,17 @@ static bool gpu_does_double(const MgNode *n) {
   }
 }
 
-/* Arithmetic on numbers of the CPU (an optimizer's step counts): each kernel that reads its result computes
- * it. */
-static bool gpu_is_arithmetic(MgGraph *g, NodeRef r) {
+/* Arithmetic on numbers of the CPU (an optimizer's step counts): the host computes it for all kernels that
+ * read its result.  Where it needs what a call gives, each of these kernels computes it. */
+static bool gpu_is_arithmetic(MgGraph *g, NodeRef r, bool *known) {
   MgNode *n = mg_node(g, r);
-  GpuScalars s = {g, false};
+  GpuScalars s = {.g = g, .known = known};
   mg_node_each_val(n, gpu_see_number, &s);
-  if (n->nout && n->out[0] && mg_val(g, n->out[0])->dtype == DT_f64 && !gpu_does_double(n)) return false;
-  return !s.tensor && n->nout == 1 && n->out[0] && gpu_is_number(g, n->out[0]) && !n->op->is_view &&
-         mg_lower_knows(g, r);
+  if (s.tensor || n->nout != 1 || !n->out[0] || !gpu_is_number(g, n->out[0]) || n->op->is_view ||
+      !mg_lower_knows(g, r))
+    return false;
+  known[n->out[0]] = !s.late && !n->call && !n->op->random;
+  return known[n->out[0]] || mg_val(g, n->out[0])->dtype != DT_f64 || gpu_does_double(n);
 }
 
 static bool gpu_mark_node(MgNode *n) {
@@ -102,17 +106,19 @@ static bool gpu_mark_node(MgNode *n) {
 }
 
 /* Work on the CPU and between devices. */
-static bool gpu_mark_devices(MgGraph *g) {
-  bool any = false;
+static MgRc gpu_mark_devices(MgGraph *g, bool *any) {
+  bool *known = mg_new(g->c, bool, g->nval + 1);
+  TRYP(known);
+  for (uint32_t i = 0; i < g->ninput; i++) known[g->input[i]] = gpu_is_number(g, g->input[i]);
   for (NodeRef r = 1; r < g->nnode; r++) {
     MgNode *n = mg_node(g, r);
-    GpuScalars s = {g, false};
-    if (n->dead || gpu_is_arithmetic(g, r)) continue;
+    GpuScalars s = {.g = g};
+    if (n->dead || gpu_is_arithmetic(g, r, known)) continue;
     for (int i = 0; i < n->nout; i++) s.tensor |= n->out[i] && mg_val(g, n->out[i])->device != DEV_cuda;
     mg_node_each_val(n, gpu_see_operand, &s);
-    if (s.tensor) any |= gpu_mark_node(n);
+    if (s.tensor) *any |= gpu_mark_node(n);
   }
-  return any;
+  return MG_OK;
 }
 
 /* Nodes of a nest that no kernel can do; numbers: only those that give a number of the CPU. */
@@ -127,14 +133,15 @@ static bool gpu_mark_nest(MgGraph *g, const MgLoop *l, bool numbers) {
   return any;
 }
 
-bool mg_gpu_mark(MgSched *s) {
-  bool any = gpu_mark_devices(s->g);
+MgRc mg_gpu_mark(MgSched *s, bool *any) {
+  *any = false;
+  TRY(gpu_mark_devices(s->g, any));
   for (uint32_t i = 0; i < s->nitem; i++) {
     const MgLoop *l = s->item[i].kind == MI_loop ? s->item[i].u.loop : NULL;
     if (!l || mg_ptx_takes(s, l)) continue;
-    any |= gpu_mark_nest(s->g, l, true) || gpu_mark_nest(s->g, l, false);
+    *any |= gpu_mark_nest(s->g, l, true) || gpu_mark_nest(s->g, l, false);
   }
-  return any;
+  return MG_OK;
 }
 
 /* ---- texts ---- */

@@ -3,15 +3,14 @@
  * it came from; equal kernels, in this graph or an earlier one, are compiled once, and so are kernels of this
  * graph that differ in numbers only (kernel_sharing.h).  New ones are dealt out to a few modules that
  * LLVM compiles in parallel. */
-#include "driver/kernels.h"
+#include "driver/kernel/kernels.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <stdatomic.h>
 #include "back/emit/emit_llvm.h"
 #include "base/log.h"
-#include "driver/kernel_sharing.h"
-#include "driver/plan_record.h"
+#include "driver/kernel/kernel_sharing.h"
 #include "runtime/code/disk_cache.h"
 #include "runtime/code/load_llvm.h"
 #include "runtime/plan/plan_spec.h"
