@@ -1,4 +1,4 @@
-"""Masks of attention that hide nothing, whatever the inputs are, are not in the graph."""
+"""Masks of attention that hide nothing, or what is_causal hides, whatever the inputs are, are not in the graph."""
 
 import pytest
 import torch
@@ -36,8 +36,26 @@ TRUE = {
     "full": lambda x: torch.full((1, Q), True),
     "converted": lambda x: (rows() + 1).to(torch.bool),
 }
+CAUSAL = {
+    "compared": lambda x: rows() >= columns(),
+    "strictly": lambda x: columns() < rows() + 1,
+    "expanded": lambda x: (columns() <= rows()).expand(2, 1, Q, Q),
+    "two dimensions": lambda x: torch.arange(Q)[:, None] >= torch.arange(Q),
+    "sizes": lambda x: torch.arange(x.shape[2])[:, None] >= torch.arange(x.shape[2]),
+    "differences": lambda x: rows() - columns() > -1,
+    "both shifted": lambda x: torch.arange(3, Q + 3)[:, None] >= torch.arange(Q + 4)[3 : Q + 3],
+    "and": lambda x: rows().new_ones((), dtype=torch.bool) & (columns() <= rows()) & (rows() >= 0),
+    "copied": lambda x: (rows() >= columns()).clone().to(torch.bool),
+}
 NOT_KNOWN = {
-    "causal": lambda x: rows() >= columns(),
+    "anticausal": lambda x: rows() <= columns(),
+    "without the diagonal": lambda x: (rows() > columns()) | (rows() == 0),
+    "one more": lambda x: rows() + 1 >= columns(),
+    "doubled": lambda x: rows() + rows() >= columns() + columns(),
+    "every second": lambda x: torch.arange(2 * Q)[::2][:, None] >= torch.arange(Q),
+    "by batch": lambda x: rows() + torch.arange(2)[:, None, None, None] >= columns(),
+    "or a window": lambda x: (rows() >= columns()) | (rows() - columns() >= -2),
+    "causal and a window": lambda x: (rows() >= columns()) & (rows() - columns() <= 2),
     "window": lambda x: rows() - columns() <= Q - 2,
     "data": lambda x: x[:, :1, :, :1] > -100,
     "written": cleared,
@@ -66,9 +84,9 @@ def recorded(function, inputs, capfd):
 
 
 @pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("name", [*TRUE, *NOT_KNOWN])
+@pytest.mark.parametrize("name", [*TRUE, *CAUSAL, *NOT_KNOWN])
 def test_like_eager(name, grad):
-    function, inputs = attending((TRUE | NOT_KNOWN)[name], grad)
+    function, inputs = attending((TRUE | CAUSAL | NOT_KNOWN)[name], grad)
     expected, got = function(*inputs), magneto.compile(function)(*inputs)
     torch.testing.assert_close(got, expected)
     if grad:
@@ -77,11 +95,37 @@ def test_like_eager(name, grad):
         torch.testing.assert_close(torch.autograd.grad(got, inputs, seed), wanted)
 
 
-@pytest.mark.parametrize("name", TRUE)
+@pytest.mark.parametrize("name", [*TRUE, *CAUSAL])
 def test_dropped(name, capfd):
-    text = recorded(*attending(TRUE[name], False), capfd)
-    assert "attention" in text
+    text = recorded(*attending((TRUE | CAUSAL)[name], False), capfd)
+    assert f"0.0, {name in CAUSAL}" in text.split("attention", 1)[1]
     assert "attn_mask=" not in text and "masked" not in text
+
+
+@pytest.mark.parametrize("given", ["position", "keyword"])
+def test_causal_is_given(given, capfd):
+    """The flag may be an argument already."""
+
+    def function(q, k, v):
+        mask = rows() >= columns()
+        if given == "position":
+            return ATTENTION(q, k, v, mask, 0.0, False)
+        return ATTENTION(q, k, v, attn_mask=mask, is_causal=False)
+
+    _, inputs = attending(TRUE["ones"], False)
+    assert "0.0, True" in recorded(function, inputs, capfd)
+    torch.testing.assert_close(magneto.compile(function)(*inputs), function(*inputs))
+
+
+def test_fewer_queries(capfd):
+    """is_causal means something else there."""
+
+    def function(q, k, v):
+        return ATTENTION(q[:, :, :3], k, v, attn_mask=rows(3) >= columns())
+
+    _, inputs = attending(TRUE["ones"], False)
+    assert "attn_mask=" in recorded(function, inputs, capfd)
+    torch.testing.assert_close(magneto.compile(function)(*inputs), function(*inputs))
 
 
 @pytest.mark.parametrize("name", NOT_KNOWN)
