@@ -34,14 +34,17 @@ static ValRef cuda_operand(MgRewrite *rw, ValRef v) {
 
 /* Rows of an odd length make every TF32 kernel of cuBLAS take its slow way: 1024x768x50257 takes 635 us by
  * rows and 210 by columns on an H200. */
-MgRc mg_dec_cuda_mm(MgRewrite *rw) {
-  MgGraph *g = rw->g;
-  ValRef a = mg_dec_val(rw, "self"), b = mg_dec_val(rw, "mat2");
+ValRef mg_dec_cuda_columns(MgRewrite *rw, ValRef a, ValRef b) {
   int64_t size[2], stride[2];
-  if (cuda_matrix(g, rw->n.out[0], size, stride) && stride[0] % ALIGNED && !(size[0] % ALIGNED)) {
-    ValRef turned = mg_dec(rw, TOP_mm, V(mg_dec(rw, TOP_t, V(b))), V(mg_dec(rw, TOP_t, V(a))));
-    return mg_dec_give(rw, 0, mg_dec(rw, TOP_t, V(turned)));
-  }
+  bool odd = cuda_matrix(rw->g, rw->n.out[0], size, stride) && stride[0] % ALIGNED && !(size[0] % ALIGNED);
+  if (!odd) return 0;
+  return mg_dec(rw, TOP_t, V(mg_dec(rw, TOP_mm, V(mg_dec(rw, TOP_t, V(b))), V(mg_dec(rw, TOP_t, V(a))))));
+}
+
+MgRc mg_dec_cuda_mm(MgRewrite *rw) {
+  ValRef a = mg_dec_val(rw, "self"), b = mg_dec_val(rw, "mat2");
+  ValRef turned = mg_dec_cuda_columns(rw, a, b);
+  if (turned) return mg_dec_give(rw, 0, turned);
   ValRef x = cuda_operand(rw, a), y = cuda_operand(rw, b);
   if (x == a && y == b) return MG_UNSUP;
   return mg_dec_give(rw, 0, mg_dec(rw, TOP_mm, V(x), V(y)));
@@ -100,17 +103,39 @@ static MgRc cuda_patches(MgRewrite *rw) {
   return mg_dec_give(rw, 0, mg_dec(rw, TOP_permute, V(y), mg_arg_ints(g, back, 4)));
 }
 
-/* cuDNN's kernels want channels-last data and turn other data each for themselves: what a convolution reads
- * from the program is turned once, and layout.c goes on with that. */
-MgRc mg_dec_cuda_convolution(MgRewrite *rw) {
-  const MgGraph *g = rw->g;
-  MgRc cut = cuda_patches(rw);
-  if (cut != MG_UNSUP) return cut;
-  ValRef x = mg_dec_val(rw, "input");
-  const MgVal *m = mg_val(g, x);
-  if (m->device != DEV_cuda || m->ndim != 4 || m->def || mg_sym_is(g->x, m->stride[1], 1)) return MG_UNSUP;
-  ValRef turned = mg_dec(rw, TOP_clone, V(x), mg_arg_code(MA_memory_format, MF_channels_last));
-  if (!turned) return g->c->rc;
-  *mg_node_arg(&rw->n, "input") = V(turned);
+/* An operand of four dimensions that is the program's and that cuDNN would turn. */
+static bool cuda_turns(const MgGraph *g, ValRef v) {
+  const MgVal *m = mg_val(g, v);
+  return m->device == DEV_cuda && m->ndim == 4 && !m->def && !mg_sym_is(g->x, m->stride[1], 1);
+}
+
+/* Is it a filter of more than one place, in a convolution without groups? */
+static bool cuda_filters(const MgRewrite *rw, ValRef v) {
+  const MgVal *m = mg_val(rw->g, v);
+  const MgArg *transposed = mg_dec_arg(rw, "transposed"), *groups = mg_dec_arg(rw, "groups");
+  bool one = groups->tag == MA_int && mg_sym_is(rw->g->x, groups->u.sym, 1);
+  return one && !(transposed->tag == MA_bool && transposed->u.b) &&
+         !(mg_sym_is(rw->g->x, m->size[2], 1) && mg_sym_is(rw->g->x, m->size[3], 1)) &&
+         !mg_sym_is(rw->g->x, m->size[1], 1);
+}
+
+/* cuDNN's kernels want channels-last operands and turn others each for themselves, at each call: what a convolution
+ * or its gradients read from the program is turned once, and layout.c goes on with that. */
+static MgRc cuda_channels_last(MgRewrite *rw) {
+  ValRef x = mg_dec_val(rw, "input"), w = mg_dec_val(rw, "weight");
+  bool data = cuda_turns(rw->g, x), weight = cuda_turns(rw->g, w) && cuda_filters(rw, w);
+  if (!data && !weight) return MG_UNSUP;
+  if (data) x = mg_dec(rw, TOP_clone, V(x), mg_arg_code(MA_memory_format, MF_channels_last));
+  if (weight) w = mg_dec(rw, TOP_clone, V(w), mg_arg_code(MA_memory_format, MF_channels_last));
+  if (!x || !w) return rw->g->c->rc;
+  *mg_node_arg(&rw->n, "input") = V(x);
+  *mg_node_arg(&rw->n, "weight") = V(w);
   return mg_graph_keep(rw);
 }
+
+MgRc mg_dec_cuda_convolution(MgRewrite *rw) {
+  MgRc cut = cuda_patches(rw);
+  return cut != MG_UNSUP ? cut : cuda_channels_last(rw);
+}
+
+MgRc mg_dec_cuda_convolution_backward(MgRewrite *rw) { return cuda_channels_last(rw); }

@@ -92,7 +92,8 @@ static MgRc dense_addmv(MgRewrite *rw) {
 }
 
 static MgRc dense_addmm(MgRewrite *rw) {
-  return dense_axpby(rw, dense_thin(rw, mg_dec_val(rw, "mat1"), mg_dec_val(rw, "mat2")));
+  ValRef a = mg_dec_val(rw, "mat1"), b = mg_dec_val(rw, "mat2"), x = dense_thin(rw, a, b);
+  return dense_axpby(rw, x ? x : mg_dec_cuda_columns(rw, a, b));
 }
 
 /* addr(self, a, b): beta * self + alpha * (a outer b). */
@@ -156,6 +157,7 @@ static MgRc dense_index_fill(MgRewrite *rw) { return dense_index(rw, TOP_scatter
 
 const MgDecRow mg_dec_dense[] = {
     {TOP_convolution, mg_dec_cuda_convolution},
+    {TOP_convolution_backward, mg_dec_cuda_convolution_backward},
     {TOP_mv, dense_mv},
     {TOP_addmv, dense_addmv},
     {TOP_mm, dense_mm},

@@ -22,7 +22,10 @@ extern const MgDecRow mg_dec_foreach[], mg_dec_dense[], mg_dec_random[];
                  sizeof((MgArg[]){__VA_ARGS__}) / sizeof(MgArg))
 /* decompose_cuda.c: for the libraries of a GPU. */
 MgRc mg_dec_cuda_mm(MgRewrite *rw);
+/* The product of matrices computed by columns; 0: that is no gain. */
+ValRef mg_dec_cuda_columns(MgRewrite *rw, ValRef a, ValRef b);
 MgRc mg_dec_cuda_convolution(MgRewrite *rw);
+MgRc mg_dec_cuda_convolution_backward(MgRewrite *rw);
 /* Result i of the node is v, in the dtype and strides that the node's result has. */
 MgRc mg_dec_give(MgRewrite *rw, int i, ValRef v);
 const MgArg *mg_dec_arg(const MgRewrite *rw, const char *name); /* a None when there is no such parameter */

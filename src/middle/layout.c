@@ -79,11 +79,11 @@ static bool layout_is_conv(const Layout *l, const MgNode *n) {
   return layout_numel(g, mg_node_arg(n, "weight")->u.val) <= layout_numel(g, mg_node_arg(n, "input")->u.val);
 }
 
-/* Results of a node that choose strides: of convolution_backward only the gradient of the input, of batch
- * norms not the statistics. */
-static int layout_results(const MgNode *n) {
+/* Results of a node that choose strides: of convolution_backward the gradient of the input, and of the weight
+ * where cuDNN writes it in the format of the data; of batch norms not the statistics. */
+static int layout_results(const Layout *l, const MgNode *n) {
   switch (n->op->code) {
-  case TOP_convolution_backward:
+  case TOP_convolution_backward: return l->device == DEV_cuda ? 2 : 1;
   case TOP_cudnn_batch_norm:
   case TOP_cudnn_batch_norm_backward: return 1;
   default: return n->nout;
@@ -288,7 +288,7 @@ static void layout_spread(Layout *l, MgNode *n, bool loops) {
     LayoutScan s = {.l = l, .ndim = mg_val(l->g, mg_node_first(n))->ndim, .set = true};
     mg_node_each_val(n, layout_scan, &s);
   }
-  for (int i = 0; i < layout_results(n); i++) {
+  for (int i = 0; i < layout_results(l, n); i++) {
     ValRef v = n->out[i];
     if (!v) continue;
     LayoutScan s = {.l = l, .ndim = mg_val(l->g, v)->ndim, .set = (conv && layout_chooses(n)) || l->last[v]};
@@ -346,7 +346,7 @@ static MgRc layout_collect(Layout *l, bool *loops) {
     if (layout_is_view(n)) {
       TRY(layout_view(l, n));
     } else if (layout_is_conv(l, n) || loops[k]) {
-      for (int i = 0; i < layout_results(n); i++)
+      for (int i = 0; i < layout_results(l, n); i++)
         if (n->out[i]) TRY(layout_enter(l, n->out[i]));
     } else {
       l->strict = !layout_reads_any(l, n);

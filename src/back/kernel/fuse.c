@@ -219,6 +219,36 @@ static bool scalar_apart(const FuKernel *k, const FuNest *b) {
   return b->l->kind == ML_point && (k->nrange == 0) != (fu_all(b->l) == 0);
 }
 
+/* Does a nest of points read memory across, as tiles do? */
+static bool reads_across(MgSched *s, const FuNest *n) {
+  MgExprs *x = s->x;
+  int last = fu_all(n->l) - 1;
+  ExprRef coef, rest;
+  int64_t far;
+  if (n->l->kind != ML_point || last < 1) return false;
+  fu_set_ranges(x, n->l->range, last + 1);
+  if (!mg_ex_linear(x, n->l->index, last, &coef, &rest) || !mg_sym_is(x, coef, 1)) return false;
+  for (uint32_t i = 0; i < n->nload; i++) {
+    if (!mg_ex_linear(x, n->load[i].index, last, &coef, &rest) || !mg_ex_const_int(x, coef, &far) ||
+        far < MG_TUNE_GPU_JUMP || fu_hint(x, n->l->range, 0, last + 1) < MG_TUNE_GPU_TURNED)
+      continue;
+    for (int d = 0; d < last; d++)
+      if (mg_ex_linear(x, n->load[i].index, d, &coef, &rest) && mg_sym_is(x, coef, 1)) return true;
+  }
+  return false;
+}
+
+/* Would rows of a GPU's kernel take the place of tiles? */
+static bool loses_tiles(const FuKernel *k, const FuNest *b) {
+  if (!fu_on_gpu(k->s, b->l)) return false;
+  bool across = reads_across(k->s, b), rows = b->l->kind == ML_reduce;
+  for (uint32_t i = 0; i < k->n; i++) {
+    across |= reads_across(k->s, &k->nest[i]);
+    rows |= k->nest[i].l->kind == ML_reduce;
+  }
+  return across && rows;
+}
+
 /* Adds b to k when that is legal and worth it; *why is NULL then, else what speaks against it. */
 static MgRc try_add(FuKernel *k, const FuNest *b, const char **why) {
   MgSched *s = k->s;
@@ -231,6 +261,8 @@ static MgRc try_add(FuKernel *k, const FuNest *b, const char **why) {
   if (scalar_apart(k, b)) return MG_OK;
   *why = "a nest that scatters, or updates memory in place, has a kernel of its own";
   if (k->alone || must_be_alone(b->l)) return MG_OK;
+  *why = "rows would take the place of tiles";
+  if (loses_tiles(k, b)) return mg_exprs_ok(s->x);
   *why = "the kernel is large enough (FUSE_NESTS, FUSE_OPS)";
   if (k->n >= MG_TUNE_FUSE_NESTS || ops > MG_TUNE_FUSE_OPS) return MG_OK;
   *why = "their ranges do not nest";

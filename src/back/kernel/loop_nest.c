@@ -111,7 +111,7 @@ SymRef mg_view_extent(MgExprs *x, const MgView *v) {
 /* ---- text
  * ---------------------------------------------------------------------------------------------------- */
 
-static const char *const buf_kind[] = {"input", "temp", "output", "extern", "local", "error"};
+static const char *const buf_kind[] = {"input", "temp", "output", "extern", "number", "local", "error"};
 static const char *const loop_kind[] = {"point", "reduce", "scan", "scatter"};
 static const char *const red_name[] = {"sum", "prod", "max",    "min",    "any",
                                        "all", "xor",  "argmax", "argmin", "argpool"};

@@ -475,6 +475,29 @@ static MgRc value_number(Lower *L, ValRef v, ExprRef e, bool *done) {
   return MG_OK;
 }
 
+/* Does a load have points that are neighbours of the last dimension far apart, but those of another one side by
+ * side? */
+static bool value_load_turned(Lower *L, const MgExpr *load, void *arg) {
+  int last = *(int *)arg - 1;
+  ExprRef coef, rest;
+  int64_t far;
+  if (load->src[1] || !mg_ex_linear(L->x, load->src[0], last, &coef, &rest) ||
+      !mg_ex_const_int(L->x, coef, &far) || far < MG_TUNE_GPU_JUMP)
+    return false;
+  for (int d = 0; d < last; d++)
+    if (mg_ex_linear(L->x, load->src[0], d, &coef, &rest) && mg_sym_is(L->x, coef, 1)) return true;
+  return false;
+}
+
+/* Is it made of a large tensor in another order, so that rows of the one are columns of the other? */
+static bool value_is_turned(Lower *L, ValRef v, ExprRef e) {
+  const MgVal *m = lw_meta(L, v);
+  int ndim = m->ndim;
+  int64_t points = 1;
+  for (int d = 0; d < ndim; d++) points *= mg_sym_hint(L->x, m->size[d]);
+  return ndim > 1 && points >= MG_TUNE_GPU_TURNED && lw_reads(L, e, value_load_turned, &ndim);
+}
+
 MgRc lw_define(Lower *L, ValRef v, ExprRef e) {
   LwVal *lv = &L->val[v];
   if (!e) return L->x->nomem ? MG_NOMEM : mg_fail(L->c, MG_BUG, "lowering: no expression for value %u", v);
@@ -487,6 +510,7 @@ MgRc lw_define(Lower *L, ValRef v, ExprRef e) {
   LwCost k = lw_cost(L, lv->e);
   if (!k.loads && k.ops <= MG_TUNE_READ_TWICE)
     return MG_OK; /* constants and index patterns: realised when asked */
+  if (L->gpu && lv->uses > 1 && value_is_turned(L, v, lv->e)) return lw_realise(L, v); /* once, by tiles */
   if (lv->need_buf || (lv->uses > 1 && !(k.loads <= 1 && k.ops <= MG_TUNE_READ_TWICE)) ||
       k.ops > MG_TUNE_VALUE_OPS || k.loads > MG_TUNE_VALUE_LOADS)
     return lw_realise(L, v);
