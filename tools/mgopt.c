@@ -216,6 +216,7 @@ static MgRc opt_ptx(Opt *o) {
 static MgRc opt_plan(Opt *o) {
   MgMemPlan m;
   TRY(opt_fuse(o));
+  if (mg_graph_cuda(&o->g) >= 0) TRY(mg_gpu_branches(&o->s, &o->f));
   TRY(mg_memplan(&o->s, &o->f, &m));
   MgPlanExt *ext = mg_new(&o->c, MgPlanExt, o->f.nstep + 1); /* no engines */
   TRYP(ext);

@@ -68,6 +68,20 @@ int mg_cuda_graph_make(void *graph, void **exec); /* 0, or the driver's error */
 int mg_cuda_graph_set(void *exec, void *node, void *fn, unsigned blocks, unsigned threads, void **arg);
 int mg_cuda_graph_launch(void *exec, void *stream);
 void mg_cuda_graph_free(void *exec); /* or NULL */
+/* Work beside the stream that is captured: a second stream of the device. */
+typedef struct MgBranch {
+  void *main, *side, *event, *guard;
+  int device;
+  bool open; /* it has work that main did not wait for */
+} MgBranch;
+/* main: the stream that is captured; replays: the one that the graph is for.  False: not possible. */
+bool mg_cuda_branch_begin(int device, void *main, void *replays, MgBranch *out);
+/* From here to mg_cuda_branch_leave the side stream is PyTorch's current one; its work comes after what main
+ * has. False: the capture has failed. */
+bool mg_cuda_branch_enter(MgBranch *b);
+void mg_cuda_branch_leave(MgBranch *b);
+bool mg_cuda_branch_join(MgBranch *b); /* main waits for all of it */
+void mg_cuda_branch_end(MgBranch *b);
 /* The settings of torch that its libraries' calls depend on, as one number: a graph holds
  * calls as they were asked for. */
 uint64_t mg_cuda_settings(void);

@@ -402,6 +402,7 @@ static MgRc compile_new(Compile *k, MgPlanSpec *spec) {
   spec->cuda = k->cuda >= 0;
   spec->device = spec->cuda ? k->cuda : 0;
 
+  if (spec->cuda && !k->s.x->nsym) TRY(mg_gpu_branches(&k->s, &k->f));
   TRY(mg_memplan(&k->s, &k->f, &k->m));
   compile_log_plan(k);
   compile_record(k);

@@ -24,8 +24,8 @@ typedef struct Numbers { /* a program being made */
   const MgPlanBuf *buf;
   NumberOp *op;
   uint32_t n, cap;
-  uint32_t *cell;  /* per expression: its cell, or 0 */
-  uint32_t *input; /* inputs that are read */
+  uint32_t *cell;        /* per expression: its cell, or 0 */
+  uint32_t *input;       /* inputs that are read */
   uint32_t ninput, most; /* most: cells before those of the ops */
   MgRc rc;
 } Numbers;

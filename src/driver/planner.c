@@ -333,7 +333,12 @@ static MgRc planner_steps(Planner *p, const MgPlanExt *ext, const MgKernelSet *k
   bool *beside = mg_new(p->s->c, bool, p->f->nstep + 1);
   TRYP(beside);
   TRY(mg_kernel_waves(p->s, p->f, p->m, beside));
-  for (uint32_t i = 0; i < p->f->nstep; i++) d[i].beside = beside[i];
+  for (uint32_t i = 0; i < p->f->nstep; i++) {
+    d[i].beside = beside[i];
+    d[i].apart = p->f->step[i].beside && d[i].kind == PK_host;
+    d[i].join = p->f->step[i].join;
+    d[i].joins = p->f->step[i].joins;
+  }
   p->spec->step = d;
   p->spec->nstep = p->f->nstep;
   return MG_OK;
@@ -584,6 +589,7 @@ void mg_planner_print(const MgSched *s, const MgFused *f, const MgMemPlan *m, co
       for (uint32_t k = 0; k < e->nin; k++) print_buf(s, m, e->in[k].buf, out);
       mg_sb_puts(out, " ->");
       for (uint32_t k = 0; k < e->nout; k++) print_buf(s, m, e->out[k].buf, out);
+      if (t->beside) mg_sb_printf(out, " (beside what follows, to step %u)", t->join);
     }
     mg_sb_putc(out, '\n');
   }

@@ -119,23 +119,59 @@ static bool cuda_filters(const MgRewrite *rw, ValRef v) {
          !mg_sym_is(rw->g->x, m->size[1], 1);
 }
 
-/* cuDNN's kernels want channels-last operands and turn others each for themselves, at each call: what a convolution
- * or its gradients read from the program is turned once, and layout.c goes on with that. */
-static MgRc cuda_channels_last(MgRewrite *rw) {
+/* cuDNN's kernels want channels-last operands and turn others each for themselves, at each call: what a
+ * convolution or its gradients read from the program is turned once, and layout.c goes on with that.  False:
+ * nothing is. */
+static bool cuda_turn_operands(MgRewrite *rw) {
   ValRef x = mg_dec_val(rw, "input"), w = mg_dec_val(rw, "weight");
   bool data = cuda_turns(rw->g, x), weight = cuda_turns(rw->g, w) && cuda_filters(rw, w);
-  if (!data && !weight) return MG_UNSUP;
   if (data) x = mg_dec(rw, TOP_clone, V(x), mg_arg_code(MA_memory_format, MF_channels_last));
   if (weight) w = mg_dec(rw, TOP_clone, V(w), mg_arg_code(MA_memory_format, MF_channels_last));
-  if (!x || !w) return rw->g->c->rc;
+  if ((!data && !weight) || !x || !w) return false;
   *mg_node_arg(&rw->n, "input") = V(x);
   *mg_node_arg(&rw->n, "weight") = V(w);
-  return mg_graph_keep(rw);
+  return true;
 }
 
 MgRc mg_dec_cuda_convolution(MgRewrite *rw) {
   MgRc cut = cuda_patches(rw);
-  return cut != MG_UNSUP ? cut : cuda_channels_last(rw);
+  if (cut != MG_UNSUP) return cut;
+  return cuda_turn_operands(rw) ? mg_graph_keep(rw) : rw->g->c->rc ? rw->g->c->rc : MG_UNSUP;
 }
 
-MgRc mg_dec_cuda_convolution_backward(MgRewrite *rw) { return cuda_channels_last(rw); }
+/* One of the gradients by a call of its own. */
+static MgRc cuda_gradient(MgRewrite *rw, const MgNode *both, bool data) {
+  MgGraph *g = rw->g;
+  MgNode *n = &rw->n;
+  *n = *both;
+  n->arg = mg_ctx_grow(g->c, both->arg, both->narg * sizeof *n->arg, both->narg * sizeof *n->arg);
+  n->out = mg_new(g->c, ValRef, both->nout);
+  MgArg *mask = n->arg ? mg_node_arg(n, "output_mask") : NULL,
+        *item = mg_new(g->c, MgArg, mask ? mask->n : 1);
+  TRYP(mask && n->out && item);
+  for (uint32_t i = 0; i < mask->n; i++) {
+    bool wanted = (i == 0) == data && both->out[i];
+    item[i] = mg_arg_bool(wanted);
+    n->out[i] = wanted ? both->out[i] : 0;
+  }
+  mask->u.item = item;
+  return mg_graph_keep(rw);
+}
+
+/* The gradients of the data and of the filters by two calls, of which a CUDA graph can run one beside others.
+ */
+MgRc mg_dec_cuda_convolution_backward(MgRewrite *rw) {
+  const MgGraph *g = rw->g;
+  ValRef w = mg_dec_val(rw, "weight");
+  const MgArg *mask = mg_dec_arg(rw, "output_mask"), *groups = mg_dec_arg(rw, "groups");
+  const MgVal *m = mg_val(g, w);
+  bool two = m->device == DEV_cuda && m->ndim == 4 && rw->n.nout == 3 && rw->n.out[0] && rw->n.out[1] &&
+             mask->tag == MA_list && mask->n == 3 && groups->tag == MA_int &&
+             mg_sym_is(g->x, groups->u.sym, 1);
+  if (!two) return cuda_turn_operands(rw) ? mg_graph_keep(rw) : g->c->rc ? g->c->rc : MG_UNSUP;
+  cuda_turn_operands(rw);
+  TRY(g->c->rc);
+  const MgNode both = rw->n;
+  TRY(cuda_gradient(rw, &both, true));
+  return cuda_gradient(rw, &both, false);
+}

@@ -74,15 +74,21 @@ static bool fz_same_strides(const MgGraph *g, ValRef a, ValRef b) {
   return true;
 }
 
-/* v with the dtype and sizes of the recorded value like: what in-place ops and copy_ do to their result. */
+/* v with the dtype, device and sizes of the recorded value like: what in-place ops and copy_ do to their
+ * result. */
 static MgRc fz_coerce(Fz *f, ValRef *v, ValRef like) {
   MgGraph *g = f->g;
-  if (mg_val(g, *v)->dtype != mg_val(g, like)->dtype) {
-    MgArg a[] = {mg_arg_val(*v), mg_arg_code(MA_dtype, mg_val(g, like)->dtype)};
+  MgVal want = *mg_val(g, like), have = *mg_val(g, *v);
+  bool moves = have.device != want.device || have.dev_index != want.dev_index;
+  if (have.dtype != want.dtype || moves) {
+    MgArg a[] = {mg_arg_val(*v), mg_arg_code(MA_dtype, want.dtype), mg_arg_none(),
+                 mg_arg_device((MgDevice)want.device, want.dev_index)};
     ValRef shape = mg_graph_val_like(g, *v); /* metadata in case inference does not know _to_copy */
     TRYP(shape);
-    mg_val(g, shape)->dtype = mg_val(g, like)->dtype;
-    TRY(mg_fz_emit(f, TOP__to_copy, a, 2, shape, v));
+    mg_val(g, shape)->dtype = want.dtype;
+    mg_val(g, shape)->device = want.device;
+    mg_val(g, shape)->dev_index = want.dev_index;
+    TRY(mg_fz_emit(f, TOP__to_copy, a, moves ? 4 : 2, shape, v));
   }
   if (!fz_same_sizes(g, *v, like)) {
     MgArg a[] = {mg_arg_val(*v), mg_arg_syms(g, mg_val(g, like)->size, mg_val(g, like)->ndim)};

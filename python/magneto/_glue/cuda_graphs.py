@@ -4,9 +4,12 @@ import threading
 
 import torch
 
+# A device and a stream's address. Graphs for one stream share memory: no two of them run at a time.
+_Place = tuple[int, int]
+
 _busy = threading.Lock()  # one capture at a time: they share a stream
-_streams: dict[int, torch.cuda.Stream] = {}
-_pools: dict[int, tuple[int, int]] = {}
+_streams: dict[_Place, torch.cuda.Stream] = {}
+_pools: dict[_Place, tuple[int, int]] = {}
 _uses: dict[tuple[int, int], int] = {}  # captures that hold memory of a pool
 
 
@@ -14,13 +17,14 @@ class _Capture:
     """What was current before a capture, and the pool that it took memory from."""
 
     def __init__(self, device: int, own: bool) -> None:
-        if device not in _streams:
-            _streams[device] = torch.cuda.Stream(device)
-        if not own and device not in _pools:
-            _pools[device] = torch.cuda.graph_pool_handle()
-        self.device, self.pool = device, torch.cuda.graph_pool_handle() if own else _pools[device]
         self.before = torch.cuda.current_stream(device)
-        self.stream = _streams[device]
+        self.place = (device, self.before.cuda_stream)
+        if self.place not in _streams:
+            _streams[self.place] = torch.cuda.Stream(device)
+        if not own and self.place not in _pools:
+            _pools[self.place] = torch.cuda.graph_pool_handle()
+        self.device, self.pool = device, torch.cuda.graph_pool_handle() if own else _pools[self.place]
+        self.stream = _streams[self.place]
         self.stream.wait_stream(self.before)
         torch._C._cuda_beginAllocateCurrentThreadToPool(device, self.pool)
         _uses[self.pool] = _uses.get(self.pool, 0) + 1
@@ -36,8 +40,8 @@ class _Capture:
         _uses[self.pool] -= 1
         if not _uses[self.pool]:  # PyTorch takes no pool up again that nobody used
             del _uses[self.pool]
-            if _pools.get(self.device) == self.pool:
-                del _pools[self.device]
+            if _pools.get(self.place) == self.pool:
+                del _pools[self.place]
 
 
 def begin(device: int, own: bool) -> _Capture | None:

@@ -173,6 +173,9 @@ typedef struct MgStepIR { /* final order of work */
   enum { MS_kernel, MS_extern } kind;
   uint64_t scratch; /* MS_extern: bytes its engine wants while it runs */
   bool sized;       /* MS_extern: how many is known at run time only */
+  bool beside;      /* MS_extern: in a CUDA graph it runs beside what follows, until */
+  uint32_t join;    /* this step: what it works on keeps its memory so long */
+  bool joins;       /* it waits for all that runs beside */
   union {
     MgKernel *kernel;
     MgExtern *ext;

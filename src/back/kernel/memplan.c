@@ -55,6 +55,12 @@ static void mp_live_ranges(MpState *m) {
       }
     }
   }
+  for (uint32_t i = 0; i < m->f->nstep; i++) {
+    const MgStepIR *t = &m->f->step[i];
+    if (!t->beside) continue;
+    for (uint32_t k = 0; k < t->u.ext->nin; k++) mp_touch(m, t->u.ext->in[k].buf, t->join);
+    for (uint32_t k = 0; k < t->u.ext->nout; k++) mp_touch(m, t->u.ext->out[k].buf, t->join);
+  }
   for (uint32_t i = 0; i < m->s->nout; i++)
     mp_touch(m, m->s->out[i].buf, m->f->nstep); /* copied at the end of a run */
 }
@@ -78,8 +84,10 @@ static MgRc mp_items(MpState *m) {
   mp_live_ranges(m);
   for (uint32_t i = 0; i < m->f->nstep; i++)
     if (m->f->step[i].kind == MS_extern && (m->f->step[i].scratch || m->f->step[i].sized))
-      m->item[m->n++] =
-          (MpItem){.bytes = mg_sym(s->x, (int64_t)m->f->step[i].scratch), .first = i, .last = i, .step = i};
+      m->item[m->n++] = (MpItem){.bytes = mg_sym(s->x, (int64_t)m->f->step[i].scratch),
+                                 .first = i,
+                                 .last = m->f->step[i].beside ? m->f->step[i].join : i,
+                                 .step = i};
   return MG_OK;
 }
 

@@ -465,8 +465,7 @@ static bool value_is_late(const MgExprs *x, ExprRef e, void *arg) {
 static MgRc value_number(Lower *L, ValRef v, ExprRef e, bool *done) {
   MgView view;
   *done = false;
-  if (!value_is_host_number(L, v) || mg_expr(L->x, e)->op == OP_const ||
-      mg_ex_any(L->x, e, value_is_late, L))
+  if (!value_is_host_number(L, v) || mg_expr(L->x, e)->op == OP_const || mg_ex_any(L->x, e, value_is_late, L))
     return MG_OK;
   TRY(lw_temp(L, (MgDtype)lw_meta(L, v)->dtype, DEV_cpu, 0, NULL, "number", &view));
   TRY(mg_sched_number(L->s, view.buf, e));
@@ -475,8 +474,8 @@ static MgRc value_number(Lower *L, ValRef v, ExprRef e, bool *done) {
   return MG_OK;
 }
 
-/* Does a load have points that are neighbours of the last dimension far apart, but those of another one side by
- * side? */
+/* Does a load have points that are neighbours of the last dimension far apart, but those of another one side
+ * by side? */
 static bool value_load_turned(Lower *L, const MgExpr *load, void *arg) {
   int last = *(int *)arg - 1;
   ExprRef coef, rest;

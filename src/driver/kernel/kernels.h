@@ -38,6 +38,8 @@ MgRc mg_gpu_mark(MgSched *s, bool *any);
 /* Per step: may this kernel run at the same time as the kernels before it, back to
  * the last one that may not? */
 MgRc mg_kernel_waves(MgSched *s, const MgFused *f, const MgMemPlan *m, bool *beside);
+/* Which products may run beside others in a CUDA graph; before memory is planned. */
+MgRc mg_gpu_branches(MgSched *s, MgFused *f);
 MgRc mg_gpu_build(MgGpuTexts *t, unsigned nthread, MgKernelSet *out);
 
 /* This machine's vector facts.  Does not open LLVM unless only an old one may be there. */

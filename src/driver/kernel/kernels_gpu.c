@@ -1,6 +1,6 @@
 /* Kernels of a GPU: PTX texts, machine code from the driver or from the disk, loaded once a process.
- * In: a fused schedule whose nests ptx/ takes.  Out: an MgKernelSet, as driver/kernel/kernels.c makes for the CPU.
- * Equal kernels are one.  New ones go to modules of a few, which several threads compile. */
+ * In: a fused schedule whose nests ptx/ takes.  Out: an MgKernelSet, as driver/kernel/kernels.c makes for the
+ * CPU. Equal kernels are one.  New ones go to modules of a few, which several threads compile. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

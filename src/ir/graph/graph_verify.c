@@ -131,7 +131,9 @@ bool mg_node_on_copies(const MgNode *n) {
 /* Does the value fit into the memory of the input? */
 static bool verify_fits(const MgGraph *g, ValRef input, ValRef value) {
   const MgVal *to = mg_val(g, input), *from = mg_val(g, value);
-  if (to->dtype != from->dtype || to->ndim != from->ndim) return false;
+  if (to->dtype != from->dtype || to->ndim != from->ndim || to->device != from->device ||
+      to->dev_index != from->dev_index)
+    return false;
   for (int d = 0; d < to->ndim; d++)
     if (!mg_ex_same(to->size[d], from->size[d])) return false;
   return true;

@@ -287,7 +287,9 @@ MgRc mg_infer_upsample(MgInfer *in) {
       return MG_UNSUP;
     }
   }
-  TRY(mg_infer_suggest(in, v, &format));
+  format = MF_contiguous;
+  bool unpools = in->op->code == TOP_max_unpool2d && mg_val(in->g, v)->device != DEV_cpu;
+  if (!unpools) TRY(mg_infer_suggest(in, v, &format));
   return mg_infer_format(in, 0, mg_val(in->g, v)->dtype, &size, format);
 }
 

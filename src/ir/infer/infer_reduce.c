@@ -164,6 +164,9 @@ static MgDtype norm_stat_dtype(MgInfer *in, MgDtype d) {
   return d;
 }
 
+/* On a GPU statistics have the dtype of sums. */
+static MgDtype norm_cuda_stat(MgDtype d) { return mg_dtype_size(d) == 2 ? DT_f32 : d; }
+
 static MgRc norm_layer(MgInfer *in) {
   ValRef v = mg_infer_first(in);
   const MgArg *shape = mg_infer_arg(in, "normalized_shape");
@@ -174,7 +177,7 @@ static MgRc norm_layer(MgInfer *in) {
   for (int i = size.n - (int)shape->n; i < size.n; i++) stat.d[i] = mg_infer_c(in, 1);
   MgDtype d = mg_val(in->g, v)->dtype;
   bool cuda = mg_val(in->g, v)->device == DEV_cuda;
-  MgDtype sd = cuda ? (mg_dtype_size(d) == 2 ? DT_f32 : d) : norm_stat_dtype(in, d);
+  MgDtype sd = cuda ? norm_cuda_stat(d) : norm_stat_dtype(in, d);
   TRY(mg_infer_results(in, 3));
   TRY(mg_infer_out(in, 0, d, &size, NULL));
   TRY(mg_infer_out(in, 1, sd, &stat, NULL));
@@ -220,14 +223,16 @@ static MgRc norm_batch_result(MgInfer *in, ValRef x) {
 static MgRc norm_batch(MgInfer *in) {
   ValRef v = mg_infer_first(in);
   MgDims stat = {.n = 1};
-  if (mg_val(in->g, v)->ndim < 2 || mg_val(in->g, v)->device != DEV_cpu) return MG_UNSUP;
-  bool train = in->op->code != TOP__native_batch_norm_legit_no_training &&
+  if (mg_val(in->g, v)->ndim < 2) return MG_UNSUP;
+  bool cpu = mg_val(in->g, v)->device == DEV_cpu,
+       train = in->op->code != TOP__native_batch_norm_legit_no_training &&
                (in->op->code == TOP__native_batch_norm_legit_no_stats ||
                 in->op->code == TOP__batch_norm_with_update || mg_infer_flag(in, "training"));
+  if (!cpu && !train) return MG_UNSUP;
   stat.d[0] = train ? mg_val(in->g, v)->size[1] : mg_infer_c(in, 0);
-  MgDtype sd = norm_stat_dtype(in, mg_val(in->g, v)->dtype);
+  MgDtype d = mg_val(in->g, v)->dtype, sd = cpu ? norm_stat_dtype(in, d) : norm_cuda_stat(d);
   TRY(mg_infer_results(in, in->op->nret));
-  TRY(norm_batch_result(in, v));
+  TRY(cpu ? norm_batch_result(in, v) : mg_infer_like(in, 0, d, v));
   TRY(mg_infer_out(in, 1, sd, &stat, NULL));
   TRY(mg_infer_out(in, 2, sd, &stat, NULL));
   stat.d[0] = mg_infer_c(in, 0);

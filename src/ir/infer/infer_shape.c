@@ -87,6 +87,13 @@ static bool shape_crops(MgInfer *in, const MgArg *pad) {
   return true;
 }
 
+/* The format of what moves or repeats elements: kernels of other devices than the CPU give contiguous
+ * results. */
+static MgRc shape_moved_format(MgInfer *in, ValRef v, int *format) {
+  *format = MF_contiguous;
+  return mg_val(in->g, v)->device == DEV_cpu ? mg_infer_suggest(in, v, format) : MG_OK;
+}
+
 static MgRc shape_padded(MgInfer *in, ValRef v) {
   MgDims size;
   int format = MF_contiguous;
@@ -102,9 +109,11 @@ static MgRc shape_padded(MgInfer *in, ValRef v) {
   case TOP_constant_pad_nd:
   case TOP_reflection_pad2d:
   case TOP_reflection_pad3d:
+    TRY(mg_infer_suggest(in, v, &format));
+    return mg_infer_format(in, 0, d, &size, format);
   case TOP_replication_pad2d:
   case TOP_replication_pad3d:
-    TRY(mg_infer_suggest(in, v, &format));
+    TRY(shape_moved_format(in, v, &format));
     return mg_infer_format(in, 0, d, &size, format);
   default: return mg_infer_out(in, 0, d, &size, NULL);
   }
@@ -168,7 +177,7 @@ static MgRc shape_pixels(MgInfer *in, ValRef v, bool up) {
   *c = up ? mg_sym_floordiv(in->x, *c, kk) : mg_sym_mul(in->x, *c, kk);
   for (int i = size.n - 2; i < size.n; i++)
     size.d[i] = up ? mg_sym_mul(in->x, size.d[i], k) : mg_sym_floordiv(in->x, size.d[i], k);
-  TRY(mg_infer_suggest(in, v, &format));
+  TRY(shape_moved_format(in, v, &format));
   return mg_infer_format(in, 0, mg_val(in->g, v)->dtype, &size, format);
 }
 
@@ -227,7 +236,7 @@ static MgRc shape_channel_shuffle(MgInfer *in, ValRef v, const MgDims *size) {
   if (size->n < 3 || mg_infer_is(in, mg_val_numel(in->g, v), 0)) return MG_UNSUP; /* of no elements: a view */
   TRY(mg_infer_int(in, ARG("groups"), &groups));
   if (groups < 1 || !mg_ex_const_int(in->x, size->d[1], &channels) || channels % groups) return MG_UNSUP;
-  TRY(mg_infer_suggest(in, v, &format));
+  TRY(shape_moved_format(in, v, &format));
   return mg_infer_format(in, 0, mg_val(in->g, v)->dtype, size, format);
 }
 

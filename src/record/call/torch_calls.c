@@ -72,19 +72,19 @@ static bool torch_square(const MgGraph *g, PyObject *query, PyObject *key) {
 }
 
 /* scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0, is_causal=False, ...) with a
- * mask that hides nothing, or what is_causal hides: without the mask, for which PyTorch has faster kernels. */
+ * mask that hides nothing, or what is_causal hides: without the mask, for which PyTorch has faster kernels.
+ */
 PyObject *mg_call_attention(const MgCall *c) {
   enum { MOST = 16 };
-  PyObject *const *mask = torch_argument(c, 3, "attn_mask"), *const *flag =
-                                                                 torch_argument(c, 5, "is_causal");
+  PyObject *const *mask = torch_argument(c, 3, "attn_mask"), *const *flag = torch_argument(c, 5, "is_causal");
   const MgGraph *g = mg_rec->g;
   PyObject *arg[MOST], *names = c->kwnames;
   bool known = mask && mg_standin_is(*mask) && c->npos >= 2 && c->n < MOST && !mg_rec->want_fx &&
                (!flag || *flag == Py_False) &&
                torch_mask_fits(g, mg_val(g, mg_standin_val(*mask)), c->arg[0], c->arg[1]);
   bool none = known && mg_constant_true(g, mg_standin_val(*mask));
-  bool causal = known && !none && torch_square(g, c->arg[0], c->arg[1]) &&
-                mg_constant_causal(g, mg_standin_val(*mask));
+  bool causal =
+      known && !none && torch_square(g, c->arg[0], c->arg[1]) && mg_constant_causal(g, mg_standin_val(*mask));
   if (!none && !causal) return mg_call_plain(c);
   memcpy(arg, c->arg, (size_t)c->n * sizeof *arg);
   arg[mask - c->arg] = Py_None;

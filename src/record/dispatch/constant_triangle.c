@@ -1,7 +1,7 @@
 /* Causal masks.  See constant_truth.h.
- * In: a value of the graph being recorded.  Out: its elements as a sum of their places, from the ops that made it:
- * arange(n)[:, None] - arange(n) is +1 of the row, -1 of the column.  A comparison is such a sum that is not
- * negative.  A storage that anything has written to is not known. */
+ * In: a value of the graph being recorded.  Out: its elements as a sum of their places, from the ops that
+ * made it: arange(n)[:, None] - arange(n) is +1 of the row, -1 of the column.  A comparison is such a sum
+ * that is not negative.  A storage that anything has written to is not known. */
 #include "record/dispatch/constant_truth.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Masks that are known whatever the inputs are: arange(n) >= 0, ones, arange(n)[:, None] >= arange(n), and what is
- * made of them. */
+/* Masks that are known whatever the inputs are: arange(n) >= 0, ones, arange(n)[:, None] >= arange(n), and
+ * what is made of them. */
 #ifndef MG_CONSTANT_TRUTH_H
 #define MG_CONSTANT_TRUTH_H
 #include <stdbool.h>

@@ -382,6 +382,16 @@ static MgRc plan_extern(PlanCall *k, const PlanStep *s) {
   return s->kind == PK_engine ? plan_engine(k, s) : plan_host(k, s);
 }
 
+/* The same in a CUDA graph that is captured: beside what follows, where it may be. */
+static MgRc plan_extern_captured(PlanCall *k, const PlanStep *s) {
+  MgBranch *b = s->apart ? &k->r->capturing->branch : NULL;
+  if (!b || !b->side) return plan_extern(k, s);
+  if (!mg_cuda_branch_enter(b)) return MG_UNSUP;
+  MgRc rc = plan_extern(k, s);
+  mg_cuda_branch_leave(b);
+  return rc;
+}
+
 static MgRc plan_kernels(PlanCall *k, uint32_t first, uint32_t n) {
   if (!k->p->s.cuda) return mg_threads_run(k->r->range + first, n, k->p->s.threads), MG_OK;
   const char *why = mg_plan_gpu_launch(k->p, k->r, first, n);
@@ -425,8 +435,10 @@ static MgRc plan_steps(PlanCall *k, uint32_t until, PlanWatch w) {
   for (; k->r->at < until; k->r->at++) {
     uint32_t i = k->r->at;
     const PlanStep *s = &p->step[i];
+    if (s->joins && k->r->capturing && !mg_cuda_branch_join(&k->r->capturing->branch)) return MG_UNSUP;
     if (apart) TRY(plan_step_apart(k, s, w));
     else if (s->kind == PK_kernel) TRY(plan_kernels(k, s->kernels.first, s->kernels.n));
+    else if (k->r->capturing) TRY(plan_extern_captured(k, s));
     else TRY(plan_extern(k, s));
     for (uint32_t j = 0; j < s->release.n; j++) plan_drop(k->r, p->list[s->release.first + j]);
   }

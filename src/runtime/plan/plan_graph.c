@@ -157,7 +157,10 @@ static MgRc graph_capture(const PlanSteps *k, PlanGraph *g) {
   r->capturing = g;
   r->at = 0;
   MgRc rc = began ? k->enter(k->call) : MG_UNSUP;
+  if (rc == MG_OK && p->nbeside) mg_cuda_branch_begin(p->s.device, stream, g->stream, &g->branch);
   if (rc == MG_OK) rc = k->steps(k->call);
+  if (!mg_cuda_branch_join(&g->branch) && rc == MG_OK) rc = MG_UNSUP;
+  mg_cuda_branch_end(&g->branch);
   r->capturing = NULL;
   if (began && mg_cuda_capture_end(stream, &graph) && rc == MG_OK) rc = MG_UNSUP;
   graph_keep_results(p, r, g);
@@ -186,7 +189,8 @@ static PlanGraph *graph_make(const PlanSteps *k) {
   g->settings = mg_cuda_settings();
   if (graph_capture(k, g) == MG_OK) {
     graph_captures++;
-    mg_log(MG_LOG_plan, "a plan of %u steps is captured: %u kernels", p->nstep, g->nnode);
+    mg_log(MG_LOG_plan, "a plan of %u steps is captured: %u kernels, %u calls beside others", p->nstep,
+           g->nnode, p->nbeside);
     return g;
   }
   bool refused = !g->keep; /* another thread captures, or there is no memory: later, perhaps */

@@ -113,9 +113,9 @@ static void plan_use_buf(PlanBuild *b, uint32_t buf, uint32_t step) {
 static MgRc plan_add_kernel(PlanBuild *b, const MgPlanStep *s) {
   MgPlan *p = b->p;
   PlanStep *d = p->nstep ? &p->step[p->nstep - 1] : NULL;
-  if (!d || d->kind != PK_kernel || p->nstep == p->early) {
+  if (!d || d->kind != PK_kernel || p->nstep == p->early || s->joins) {
     d = &p->step[p->nstep++];
-    *d = (PlanStep){.kind = PK_kernel, .kernels = {p->nkernel, 0}};
+    *d = (PlanStep){.kind = PK_kernel, .kernels = {p->nkernel, 0}, .joins = s->joins};
   }
   d->kernels.n++;
   p->kernel[p->nkernel] = (PlanKernel){.fn = s->fn,
@@ -175,6 +175,8 @@ static MgRc plan_add_extern(PlanBuild *b, const MgPlanStep *s) {
                   .out = {b->nlist + s->nin, s->nout},
                   .host_id = s->host_id,
                   .on_host = s->on_host,
+                  .apart = s->apart,
+                  .joins = s->joins,
                   .number = p->nkernel + p->nengine + p->nhost};
   TRYP(d->name = mg_ctx_strdup(&p->mem, s->name));
   if (s->label) TRYP(d->label = mg_ctx_strdup(&p->mem, s->label));
@@ -296,6 +298,23 @@ static void plan_find_hidden(PlanBuild *b) {
   }
 }
 
+/* What runs beside others keeps its tensors until they have waited for it. */
+static void plan_hold(PlanBuild *b, const uint32_t *at) {
+  MgPlan *p = b->p;
+  for (uint32_t i = 0; i < b->s->nstep; i++) {
+    const PlanStep *d = &p->step[at[i]];
+    uint32_t until = b->s->step[i].apart ? at[b->s->step[i].join] : 0;
+    p->nbeside += b->s->step[i].apart;
+    for (uint32_t k = 0; until && k < d->in.n + d->out.n; k++) {
+      uint32_t t = p->list[d->in.first + k]; /* results are listed behind arguments */
+      for (;; t = p->tensor[t].index) {
+        if (b->last[t] < until) b->last[t] = until;
+        if (p->tensor[t].how != PT_view) break;
+      }
+    }
+  }
+}
+
 static MgRc plan_fill(PlanBuild *b) {
   const MgPlanSpec *s = b->s;
   MgPlan *p = b->p;
@@ -304,6 +323,7 @@ static MgRc plan_fill(PlanBuild *b) {
   for (uint32_t i = 0; i < s->nstep; i++)
     kernel_args += s->step[i].nbuf, extern_args += s->step[i].nin + s->step[i].nout;
   uint32_t narg = kernel_args + extern_args, ntensor = 2 * (extern_args + s->nout + s->ncopy) + 1;
+  uint32_t *at = mg_new(m, uint32_t, s->nstep + 1); /* per described step: the plan's */
   b->patch = mg_new(m, PlanPatch, narg + 1);
   b->patch_buf = mg_new(m, uint32_t, narg + 1);
   b->root = mg_new(m, uint32_t, s->nbuf + 1);
@@ -329,12 +349,15 @@ static MgRc plan_fill(PlanBuild *b) {
   p->fresh_hidden = mg_new(m, bool, s->nfresh + 1);
   p->early = UINT32_MAX;
   p->shows_all = s->bytes_moved > MG_TUNE_PLAN_SHOWN_BYTES || s->nstep > MG_TUNE_PLAN_SHOWN_STEPS;
-  TRYP(p->out_tensor && p->out_again && p->copy_tensor && p->ready && p->kept && p->called &&
+  TRYP(at && p->out_tensor && p->out_again && p->copy_tensor && p->ready && p->kept && p->called &&
        p->fresh_called && p->fresh_hidden && p->buf_of_input && m->rc == MG_OK);
   for (uint32_t i = 0; i < s->nstep; i++) {
     if (s->nearly && i == s->nearly - 1) p->early = p->nstep;
     TRY(s->step[i].kind == PK_kernel ? plan_add_kernel(b, &s->step[i]) : plan_add_extern(b, &s->step[i]));
+    at[i] = p->nstep - 1;
   }
+  at[s->nstep] = p->nstep;
+  plan_hold(b, at);
   if (p->early > p->nstep) p->early = p->nstep;
   for (uint32_t i = 0; i < s->nout; i++)
     if (s->out[i].kind == PO_view) TRY(plan_use_output(b, i));

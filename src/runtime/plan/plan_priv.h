@@ -57,6 +57,7 @@ typedef struct PlanStep {
   const char *name;
   const char *label; /* extern; kernels have their own */
   bool on_host;      /* as MgPlanStep's: it runs before each replay of a CUDA graph */
+  bool apart, joins; /* as MgPlanStep's */
 } PlanStep;
 
 typedef struct PlanKernel {
@@ -107,6 +108,7 @@ typedef struct PlanGraph {   /* a captured run */
   PlanNode *node;
   uint32_t nnode;
   MgCopies copies; /* of results, to be queued */
+  MgBranch branch; /* while it is captured */
 } PlanGraph;
 
 typedef struct MgPlanCall { /* everything one running call writes; owned by one thread at a time */
@@ -167,6 +169,7 @@ struct MgPlan {
   uint32_t
       early; /* steps that make what is asked for before an input is written; all of them when nothing is */
   uint32_t narg, nengine, nhost;
+  uint32_t nbeside;   /* steps that may run beside others in a CUDA graph */
   MgPlanTimes *times; /* NULL: runs are not measured */
   bool sized;         /* some engines are made by runs */
   bool shows_all;     /* a run takes so long that looking for profilers of all threads does not count */

@@ -99,6 +99,9 @@ typedef struct MgPlanStep {
   uint32_t scratch;     /* PK_engine: block + 1 of its scratch, or 0 */
   uint32_t host_id;     /* PK_host: MgHost.call's id */
   bool graph;           /* PK_host: a CUDA graph may contain it */
+  bool apart;           /* PK_host: in a CUDA graph it runs beside what follows, until */
+  uint32_t join;        /* this step */
+  bool joins;           /* it waits for all that runs beside */
   bool on_host;         /* PK_host: work on the CPU, of inputs on the CPU and results of others that are */
   bool guessed;      /* PK_host: the strides of its results are those of torch's meta kernel, which may err */
   const char *name;  /* op, for messages */
