@@ -24,7 +24,7 @@ from .control import (
     set_stance,
     substitute_in_graph,
 )
-from .explain import BreakReason, Explanation, ExportResult, explain, export
+from .explain import BreakReason, Explanation, ExportResult, explain, export, onnx
 from .report import _at_exit, measure, report
 
 __version__ = "0.1.0"
@@ -51,6 +51,7 @@ __all__ = [
     "maybe_mark_dynamic",
     "measure",
     "nonstrict_trace",
+    "onnx",
     "register_backend",
     "report",
     "reset",

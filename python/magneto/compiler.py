@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import types
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
@@ -237,6 +238,7 @@ def compile(
 
     Arguments:
         f: a function, method, ``nn.Module``, class or other callable.  Without it the result is a decorator.
+            A ``torch.export.ExportedProgram`` means its ``module()``.
         fullgraph: a graph break is an error instead of a return to Python.
         dynamic: whether sizes of tensors, and ints that are arguments, become inputs of the graph.
             None: at their first change.  True: at once.
@@ -312,6 +314,8 @@ def innermost(f: Any) -> Any:
         f = f._torchdynamo_orig_callable
     if isinstance(f, _magneto.Callable):
         f = f.__wrapped__  # compiled again, with other settings
+    if isinstance(f, getattr(sys.modules.get("torch.export"), "ExportedProgram", ())):
+        f = f.module()  # what it stands for
     return written(original(f)) if isinstance(f, torch.nn.Module) else f
 
 

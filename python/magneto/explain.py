@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import os
 import types
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import torch
 
 from . import _interpreter, _magneto
+from ._backends import exported_program
 from .compiler import checked, compile_callable
 from .module import original
 
@@ -220,18 +223,29 @@ class ExportResult:
     example_inputs: list[torch.Tensor]
     guards: str
     result: Any
+    _make: Callable[[], torch.export.ExportedProgram] = dataclasses.field(repr=False)
 
     def __iter__(self) -> Any:
         return iter((self.graph_module, self.guards))
 
+    @functools.cached_property
+    def program(self) -> torch.export.ExportedProgram:
+        """The graph as PyTorch's ExportedProgram, which torch.export.save() writes to a file.
 
-def export(f: Callable[..., Any]) -> Callable[..., ExportResult]:
+        Parameters and buffers have their names.  Making it takes seconds.
+        """
+        return self._make()
+
+
+def export(f: Callable[..., Any], *, dynamic_shapes: Any = None) -> Callable[..., ExportResult]:
     """Returns a callable that runs ``f`` once on its arguments and gives its graph.
 
-    Parameters and buffers are inputs of the graph.
+    Parameters and buffers are inputs of the graph.  ``program`` of the result is a torch.export.ExportedProgram.
 
     Arguments:
         f: a function, module or other callable.
+        dynamic_shapes: which sizes of the program may change, as torch.export.export() takes it.
+            With it torch.export makes the program of ``f`` itself, not of magneto's graph.
 
     Returns:
         A callable that takes the arguments of ``f`` and gives an ExportResult.
@@ -255,16 +269,66 @@ def export(f: Callable[..., Any]) -> Callable[..., ExportResult]:
 
     def run(*args: Any, **kwargs: Any) -> ExportResult:
         kept: list[tuple[torch.fx.GraphModule, list[torch.Tensor]]] = []
+        inputs: list[Any] = []
+        outputs: list[Any] = []
 
         def keep(gm: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., Any]:
             kept.append((gm, example_inputs))
-            return gm.forward
 
-        compiled = _callable(f, {"backend": keep, "fullgraph": True})
+            def forward(*given: Any) -> Any:
+                inputs[:], outputs[:] = given, gm.forward(*given)
+                return tuple(outputs)
+
+            return forward
+
+        compiled = _callable(f, {"backend": keep, "fullgraph": True, "dynamic": 0})
+        written = compiled.__wrapped__
+        before = exported_program.identities(written)
         result = compiled(*args, **kwargs)
         if not kept:
             raise RuntimeError("magneto.export: the function has no tensor operations")
         entries = [e for e in _magneto.entries() if e["config"] == compiled.config_id]
-        return ExportResult(*kept[-1], entries[-1]["guards"], result)
+        call = exported_program.Call(written, args, kwargs, kept[-1][0], inputs, outputs, result)
+        make = functools.partial(exported_program.make, call, before, dynamic_shapes)
+        return ExportResult(*kept[-1], entries[-1]["guards"], result, make)
 
     return run
+
+
+def onnx(
+    model: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    path: str | os.PathLike[str] | None = None,
+    *,
+    kwargs: dict[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    **options: Any,
+) -> Any:
+    """Writes ``model`` as an ONNX model: export() finds the graph, torch.onnx translates it.
+
+    It needs the packages onnx and onnxscript.  The model runs once.
+
+    Arguments:
+        model: a function or module, compiled or not.
+        args: its arguments.
+        path: the file; None: none is written.
+        kwargs: its keyword arguments.
+        dynamic_shapes: which sizes may change, as in export().
+        options: other arguments of torch.onnx.export(), such as ``opset_version``.
+
+    Returns:
+        The torch.onnx.ONNXProgram.
+
+    Raises:
+        RuntimeError: as export().
+        What torch.onnx raises for operators that it does not know.
+
+    Example:
+        >>> import torch, magneto
+        >>> magneto.onnx(torch.nn.ReLU(), (torch.ones(2),), "relu.onnx")  # doctest: +SKIP
+    """
+    if not isinstance(args, tuple):
+        args = (args,)
+    exported = export(model, dynamic_shapes=dynamic_shapes)(*args, **(kwargs or {}))
+    options.setdefault("verbose", False)
+    return torch.onnx.export(exported.program, args, path, kwargs=kwargs, dynamo=True, **options)

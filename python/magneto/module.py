@@ -63,13 +63,18 @@ def _reduce_ex(self: torch.nn.Module, protocol: int) -> Any:
 
 
 class _Forward:
-    """``forward`` of a compiled module, compiled too: what the module's hooks do is not in it."""
+    """``forward`` of a compiled module, compiled too: what the module's hooks do is not in it.
+
+    The class has the function as it is written, which tools that trace modules read.
+    """
 
     def __init__(self, module: torch.nn.Module, config: dict[str, Any]) -> None:
         self.module, self.config = module, config
         self.compiled: Any = None
 
     def __get__(self, twin: torch.nn.Module | None, cls: type) -> Any:
+        if twin is None:
+            return type(self.module).forward
         function = self.module.forward
         if self.compiled is None or self.compiled.__wrapped__ != function:  # it may be assigned
             self.compiled = _magneto.Callable(function, **self.config)

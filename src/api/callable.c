@@ -431,8 +431,23 @@ static PyMemberDef callable_members[] = {
     {"config_id", T_UINT, offsetof(Callable, cfg.id), READONLY,
      "Number of these options in entries(): equal ones share what they compiled."},
     {NULL}};
+
+/* What tools that read a function's code ask it for: the wrapped one's. */
+static PyObject *callable_of_wrapped(PyObject *o, void *name) {
+  PyObject *fn = ((Callable *)o)->fn;
+  return fn ? PyObject_GetAttrString(fn, name)
+            : PyErr_Format(PyExc_AttributeError, "the compiled function is gone");
+}
+
+#define CALLABLE_OF_WRAPPED(name) {name, callable_of_wrapped, NULL, "That of __wrapped__.", name}
 static PyGetSetDef callable_getset[] = {
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {NULL}};
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    CALLABLE_OF_WRAPPED("__code__"),
+    CALLABLE_OF_WRAPPED("__globals__"),
+    CALLABLE_OF_WRAPPED("__closure__"),
+    CALLABLE_OF_WRAPPED("__defaults__"),
+    CALLABLE_OF_WRAPPED("__kwdefaults__"),
+    {NULL}};
 
 static PyTypeObject callable_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.Callable",

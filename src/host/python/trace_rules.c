@@ -55,8 +55,6 @@ static const char *const skip_breaking[] = {"set_stance.__init__",
                                             "set_stance.__exit__",
                                             "set_stance.__call__",
                                             "set_stance.clone",
-                                            "DynamoConfigPatchProxy.__enter__",
-                                            "DynamoConfigPatchProxy.__exit__",
                                             "CudagraphOverrideContextManager.__enter__"};
 
 /* Functions of torch that are part of the program: they keep a flag in a global, or call
@@ -68,6 +66,8 @@ static const struct {
     {"_dynamo/decorators.py", "ErrorOnGraphBreakDecoratorContextManager.__init__"},
     {"_dynamo/decorators.py", "ErrorOnGraphBreakDecoratorContextManager.__enter__"},
     {"_dynamo/decorators.py", "ErrorOnGraphBreakDecoratorContextManager.__exit__"},
+    {"_dynamo/decorators.py", "DynamoConfigPatchProxy.__enter__"},
+    {"_dynamo/decorators.py", "DynamoConfigPatchProxy.__exit__"},
     {"_dynamo/utils.py", "_get_error_on_graph_break"},
     {"_dynamo/utils.py", "_set_error_on_graph_break"},
     {"_dynamo/external_utils.py", "wrap_dunder_call_ctx_manager"},
