@@ -314,7 +314,7 @@ def innermost(f: Any) -> Any:
         f = f._torchdynamo_orig_callable
     if isinstance(f, _magneto.Callable):
         f = f.__wrapped__  # compiled again, with other settings
-    if isinstance(f, getattr(sys.modules.get("torch.export"), "ExportedProgram", ())):
+    if "torch.export" in sys.modules and isinstance(f, torch.export.ExportedProgram):
         f = f.module()  # what it stands for
     return written(original(f)) if isinstance(f, torch.nn.Module) else f
 

@@ -240,7 +240,8 @@ class ExportResult:
 def export(f: Callable[..., Any], *, dynamic_shapes: Any = None) -> Callable[..., ExportResult]:
     """Returns a callable that runs ``f`` once on its arguments and gives its graph.
 
-    Parameters and buffers are inputs of the graph.  ``program`` of the result is a torch.export.ExportedProgram.
+    Parameters and buffers are inputs of the graph.
+    ``program`` of the result is a torch.export.ExportedProgram.
 
     Arguments:
         f: a function, module or other callable.

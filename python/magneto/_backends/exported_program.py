@@ -3,7 +3,7 @@
 In: the graph that a call gave, the tensors that it took, and arguments and result of that call.
 Out: PyTorch's own program of ATen operators, made by torch.export from a module that calls the graph.
 Inputs of the graph are found again by identity: arguments, parameters and buffers by name, or constants.
-Where sizes are to be symbols, torch.export traces the function itself: numbers in the graph are those of the call.
+Where sizes are to be symbols, torch.export traces the function itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import torch.utils._pytree as pytree
 # What a result may have in it beside tensors.
 _PLAIN = (bool, int, float, complex, str, torch.dtype, torch.device, type(None))
 
-Read = Callable[["_Root", list[Any]], Any]  # an input of the graph, from the module and the leaves of its arguments
+Read = Callable[
+    ["_Root", list[Any]], Any
+]  # an input of the graph, from the module and the leaves of its arguments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +65,14 @@ def _by_name(name: str) -> Read:
     return lambda root, leaves: getattr(root.get_submodule(path), last)
 
 
+def _argument(at: int) -> Read:
+    return lambda root, leaves: leaves[at]
+
+
+def _constant(value: Any) -> Read:
+    return lambda root, leaves: value
+
+
 def _readers(call: Call, root: _Root) -> list[Read]:
     leaves = pytree.tree_leaves((call.args, call.kwargs))
     arguments = {id(leaf): i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
@@ -71,7 +81,7 @@ def _readers(call: Call, root: _Root) -> list[Read]:
     holes = [node.name for node in call.graph.graph.nodes if node.op == "placeholder"]
     for hole, value in zip(holes, call.inputs, strict=True):
         if id(value) in arguments:
-            readers.append(lambda root, leaves, at=arguments[id(value)]: leaves[at])  # type: ignore[misc]
+            readers.append(_argument(arguments[id(value)]))
         elif id(value) in names:
             readers.append(_by_name(names[id(value)]))
         elif isinstance(value, torch.nn.Parameter):
@@ -81,7 +91,7 @@ def _readers(call: Call, root: _Root) -> list[Read]:
             root.register_buffer(hole, value, persistent=False)
             readers.append(_by_name(hole))
         else:
-            readers.append(lambda root, leaves, value=value: value)  # type: ignore[misc]
+            readers.append(_constant(value))
     return readers
 
 
@@ -133,7 +143,7 @@ def make(call: Call, state: dict[str, int], dynamic_shapes: Any) -> torch.export
         return results(call.graph.forward(*(read(self, leaves) for read in readers)), leaves)
 
     type(root).call = run
-    root.forward = _signed(root.forward, forward)  # type: ignore[method-assign]
+    root.forward = _signed(root.forward, forward)
     return torch.export.export(root, call.args, call.kwargs, strict=False)
 
 

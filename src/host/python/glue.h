@@ -11,6 +11,7 @@
   MODULE(registry, "magneto._backends.registry")                                                             \
   MODULE(shared_graphs, "magneto._backends.shared_graphs")                                                   \
   MODULE(array_calls, "magneto._glue.array_calls")                                                           \
+  MODULE(collectives, "magneto._glue.collectives")                                                           \
   MODULE(control_flow, "magneto._glue.control_flow")                                                         \
   MODULE(cuda_graphs, "magneto._glue.cuda_graphs")                                                           \
   MODULE(dtensor, "magneto._glue.dtensor")                                                                   \

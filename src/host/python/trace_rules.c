@@ -45,17 +45,15 @@ static const struct {
     {ROOT_torch, "fx/experimental/", SKIP_opaque},
     {ROOT_magneto, "", SKIP_opaque},
     {ROOT_numpy, "", SKIP_inline},
+    {ROOT_magneto, "_glue/collectives.py", SKIP_inline},
     {ROOT_magneto, "_glue/polyfills.py", SKIP_inline},
     {ROOT_magneto, "_glue/tensor_hooks.py", SKIP_inline}, /* calls the hook of the user */
 };
 
 /* Functions of torch._dynamo/decorators.py that change what torch's compiler does. */
-static const char *const skip_breaking[] = {"set_stance.__init__",
-                                            "set_stance.__enter__",
-                                            "set_stance.__exit__",
-                                            "set_stance.__call__",
-                                            "set_stance.clone",
-                                            "CudagraphOverrideContextManager.__enter__"};
+static const char *const skip_breaking[] = {
+    "set_stance.__init__", "set_stance.__enter__", "set_stance.__exit__",
+    "set_stance.__call__", "set_stance.clone",     "CudagraphOverrideContextManager.__enter__"};
 
 /* Functions of torch that are part of the program: they keep a flag in a global, or call
  * what they wrap or were given. */

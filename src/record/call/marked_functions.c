@@ -258,6 +258,35 @@ bool mg_marked_distributed(PyObject *fn, PyObject *self, PyObject *const *arg, s
   return true;
 }
 
+/* The arguments of a collective decide which function stands for it; they are part of the call. */
+static PyObject *marked_form(PyObject *fn, PyObject *pos, PyObject *kw) {
+  marked_pin(pos);
+  marked_pin(kw);
+  MgPause pause = mg_rec_pause();
+  PyObject *ours = mg_glue(GLUE_collectives),
+           *form = ours ? PyObject_CallMethod(ours, "form", "OOO", fn, pos, kw) : NULL;
+  Py_XDECREF(ours);
+  mg_rec_resume(pause);
+  return form;
+}
+
+bool mg_marked_collective(PyObject *fn, PyObject *const *arg, size_t nargsf, PyObject *kwnames,
+                          PyObject **out) {
+  PyObject *pos = NULL, *kw = NULL,
+           *form = marked_pack(NULL, arg, nargsf, kwnames, &pos, &kw) ? NULL : marked_form(fn, pos, kw);
+  bool found = form != Py_None; /* else it is recorded as it is */
+  *out = NULL;
+  if (form && found) {
+    PyObject *args = PyTuple_GET_ITEM(form, 1);
+    *out = mg_ops.call(PyTuple_GET_ITEM(form, 0), PySequence_Fast_ITEMS(args), (size_t)PyTuple_GET_SIZE(args),
+                       NULL);
+  }
+  Py_XDECREF(form);
+  Py_XDECREF(pos);
+  Py_XDECREF(kw);
+  return found;
+}
+
 /* An argument of a function whose result is a constant: tensors have the values of this run, in memory that
  * nothing else changes. The modes of the recording are off.  New. */
 static PyObject *marked_value(MgRec *r, PyObject *o) {

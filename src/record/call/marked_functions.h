@@ -19,7 +19,10 @@ bool mg_rec_marked_class(PyObject *cls);
 /* A method of DTensor that takes it apart or moves it: one call in the graph.  False: not these arguments. */
 bool mg_marked_distributed(PyObject *fn, PyObject *self, PyObject *const *arg, size_t nargsf,
                            PyObject *kwnames, PyObject **out);
-/* The same of torch's function for attention over jagged tensors, which asks them for values. */
+/* A collective that writes into tensors: the functional ones that say the same.  False: it stays as it is. */
+bool mg_marked_collective(PyObject *fn, PyObject *const *arg, size_t nargsf, PyObject *kwnames,
+                          PyObject **out);
+/* One node, too: torch's function for attention over jagged tensors, which asks them for values. */
 bool mg_marked_attention(PyObject *fn, PyObject *const *arg, size_t nargsf, PyObject *kwnames,
                          PyObject **out);
 int mg_marked_init(PyObject *module);

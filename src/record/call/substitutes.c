@@ -13,6 +13,7 @@
 #include "record/call/marked_functions.h"
 #include "record/core/call_args.h"
 #include "record/core/identity.h"
+#include "record/core/ops.h"
 #include "record/core/recording.h"
 #include "record/higher_order/checkpoint.h"
 #include "record/higher_order/higher_order.h"
@@ -99,6 +100,39 @@ static bool replace_is_distributed(PyObject *fn) {
   for (size_t i = 0; co && i < sizeof names / sizeof *names; i++)
     if (!PyUnicode_CompareWithASCIIString(co->co_qualname, names[i])) return mg_skip_is_torch(co);
   return false;
+}
+
+/* Collectives that write into tensors. */
+static bool replace_is_collective(PyObject *fn) {
+  static const char *const names[] = {"all_reduce",
+                                      "broadcast",
+                                      "all_gather",
+                                      "all_gather_single",
+                                      "all_gather_into_tensor",
+                                      "reduce_scatter_single",
+                                      "reduce_scatter_tensor",
+                                      "all_to_all_single"};
+  if (!PyFunction_Check(fn)) return false;
+  PyObject *module = ((PyFunctionObject *)fn)->func_module, *name = ((PyFunctionObject *)fn)->func_name;
+  if (!module || !PyUnicode_Check(module) ||
+      PyUnicode_CompareWithASCIIString(module, "torch.distributed.distributed_c10d"))
+    return false;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!PyUnicode_CompareWithASCIIString(name, names[i])) return true;
+  return false;
+}
+
+/* What functional collectives hand out: here the result itself, once it is there.  In eager it may be a
+ * tensor without memory, which waits when it is used. */
+static bool replace_unfinished(PyObject *fn, PyObject *const *arg, size_t nargsf, PyObject *kwnames,
+                               PyObject **out) {
+  PyCodeObject *co = PyFunction_Check(fn) ? (PyCodeObject *)PyFunction_GET_CODE(fn) : NULL;
+  if (!co || PyUnicode_CompareWithASCIIString(co->co_name, "_maybe_wrap_tensor") || !mg_skip_is_torch(co))
+    return false;
+  PyObject *wait = PyDict_GetItemString(PyFunction_GET_GLOBALS(fn), "wait_tensor");
+  if (!wait) return false; /* a later version */
+  *out = mg_ops.call(wait, arg, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+  return true;
 }
 
 static bool replace_drew(const MgGraph *g) {
@@ -197,6 +231,8 @@ bool mg_rec_replaced(PyObject *fn, PyObject *self, PyObject *const *arg, size_t 
   if (fn == mg_torch.checkpoint) return mg_checkpoint_call(arg, nargsf, kwnames, out);
   if (replace_is_attention(fn)) return mg_marked_attention(fn, arg, nargsf, kwnames, out);
   if (replace_is_distributed(fn)) return mg_marked_distributed(fn, self, arg, nargsf, kwnames, out);
+  if (replace_unfinished(fn, arg, nargsf, kwnames, out)) return true;
+  if (replace_is_collective(fn)) return mg_marked_collective(fn, arg, nargsf, kwnames, out);
   if (replace_is_path(fn)) return replace_path(fn, arg, nargsf, kwnames, out);
   if (fn == mg_torch.handle_remove) return replace_remove(self, arg, nargsf, out);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -316,7 +316,10 @@ static MgRc plan_result(PlanCall *k, const PlanStep *s, uint32_t i, MgTensor *t)
   if (!t) return plan_error(k, MG_BUG, "%s returned an undefined tensor", s->name);
   TRY(plan_fit(k, s, &want->view, want->as_is, &k->r->tensor[i]));
   void *p = NULL;
+  int64_t n = 0;
   mg_abi.aoti_torch_get_data_ptr(k->r->tensor[i], &p);
+  if (!p && !mg_abi.aoti_torch_get_numel(k->r->tensor[i], &n) && n)
+    return plan_error(k, MG_BUG, "%s returned a tensor without memory", s->name); /* it wraps others */
   plan_patch(k->p, k->r, want->view.buf, p);
   return MG_OK;
 }

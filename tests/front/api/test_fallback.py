@@ -69,3 +69,35 @@ def test_doctor(capsys):
     out = capsys.readouterr().out
     assert status == int(any(f.needed and not f.ok for f in findings.values()))
     assert magneto.__version__ in out and "LLVM" in out
+
+
+WRAPPED = """
+import torch, magneto
+
+class Later(torch.Tensor):  # has no memory of its own
+    @staticmethod
+    def __new__(cls, inner):
+        t = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        t.inner = inner
+        return t
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args, kwargs=None):
+        plain = torch.utils._pytree.tree_map_only(Later, lambda t: t.inner, (args, kwargs or {}))
+        return func(*plain[0], **plain[1])
+
+lib = torch.library.Library("later", "DEF")
+lib.define("start(Tensor x) -> Tensor")
+lib.impl("start", lambda x: Later(x.sin()), "CPU")
+lib.impl("start", lambda x: torch.empty_like(x), "Meta")
+f = lambda x: torch.ops.later.start(x * 2) + 1
+for _ in range(2):
+    torch.testing.assert_close(magneto.compile(f)(torch.ones(3)), f(torch.ones(3)))
+print(magneto._magneto.stats()["fallbacks"])
+"""
+
+
+def test_an_operator_whose_result_has_no_memory():
+    r = run(WRAPPED, MAGNETO_STRICT=None, MAGNETO_TRIALS="0")
+    assert r.returncode == 0 and "a tensor without memory" in r.stderr, r.stderr
+    assert int(r.stdout) >= 1
