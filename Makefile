@@ -72,7 +72,7 @@ test-integrations: build ## frameworks and libraries that compile with magneto b
 	@cmp -s requirements/integrations.txt .venv-integrations/requirements.txt || { .venv-integrations/bin/python -m pip install \
 	  --quiet --disable-pip-version-check -r requirements/integrations.txt && \
 	  cp requirements/integrations.txt .venv-integrations/requirements.txt; }
-	@MAGNETO_STRICT=1 .venv-integrations/bin/python -m pytest -q --timeout=600 tests/integrations tests/generate
+	@MAGNETO_STRICT=1 .venv-integrations/bin/python -m pytest -q --timeout=600 tests/integrations tests/generate tests/docs/test_examples.py
 fuzz: build ## random programs against eager (SECONDS=n SEED=s, or ONE='kind seed'); failures are saved in build/fuzz
 	@MAGNETO_STRICT=1 $(PY) tests/fuzz --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED)) $(if $(ONE),--one $(ONE))
 accept: build ## rewrite the expected output of the golden tests
