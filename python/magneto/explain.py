@@ -223,7 +223,7 @@ class ExportResult:
     example_inputs: list[torch.Tensor]
     guards: str
     result: Any
-    _make: Callable[[], torch.export.ExportedProgram] = dataclasses.field(repr=False)
+    _make: Callable[[], torch.export.ExportedProgram] = dataclasses.field(init=False, repr=False)
 
     def __iter__(self) -> Any:
         return iter((self.graph_module, self.guards))
@@ -290,8 +290,10 @@ def export(f: Callable[..., Any], *, dynamic_shapes: Any = None) -> Callable[...
             raise RuntimeError("magneto.export: the function has no tensor operations")
         entries = [e for e in _magneto.entries() if e["config"] == compiled.config_id]
         call = exported_program.Call(written, args, kwargs, kept[-1][0], inputs, outputs, result)
+        exported = ExportResult(*kept[-1], entries[-1]["guards"], result)
         make = functools.partial(exported_program.make, call, before, dynamic_shapes)
-        return ExportResult(*kept[-1], entries[-1]["guards"], result, make)
+        object.__setattr__(exported, "_make", make)
+        return exported
 
     return run
 
