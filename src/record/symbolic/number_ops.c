@@ -85,8 +85,8 @@ static PyObject *symnode_take(MgSymNode *n, bool settles) {
   PyObject *r = NULL;
   bool yes;
   int claim = 0;
-  if (!n->hint && (r = mg_symstate_answer(n))) Py_INCREF(r);
-  else if (!n->hint && n->kind == 'b' && (claim = mg_claim_expected(n->cap, (PyObject *)n, &yes)))
+  if (!n->hint && (r = mg_symstate_answer(n))) goto done;
+  if (!n->hint && n->kind == 'b' && (claim = mg_claim_expected(n->cap, (PyObject *)n, &yes)))
     r = claim < 0 ? NULL : PyBool_FromLong(yes);
   else if (!n->hint) mg_rec_break(BK_data_dependent, "the value of a number out of a tensor");
   else if (!n->src) r = Py_NewRef(n->hint);
@@ -96,6 +96,7 @@ static PyObject *symnode_take(MgSymNode *n, bool settles) {
     if (settles && mg_promise_any(n->cap)) mg_promise_number(n->cap, mg_symsize_of(n));
     r = Py_NewRef(n->hint);
   }
+done:
   mg_rec = before;
   return r;
 }

@@ -1,6 +1,7 @@
 /* See the header.  In: numbers of the graph.  Out: guards about sources that compute the same number
  * from the tensors at entry. */
 #include "record/symbolic/state_numbers.h"
+#include <math.h>
 #include <string.h>
 #include "entry/guard/automatic_dynamic.h"
 #include "entry/guard/guard_add.h"
@@ -10,6 +11,9 @@
 #include "ir/graph/graph.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
+#include "record/symbolic/size_promises.h"
+#include "record/symbolic/sizes.h"
+#include "record/symbolic/unbacked.h"
 #include "tuning.h"
 
 /* A number at entry: how a call computes it and what it is now (strong).  src 0: a
@@ -61,6 +65,7 @@ static State state_cast(Walk *w, State s, int dtype) {
     break;
   case DT_i64:
     if (truth) return state_calc(w, CALC_int, s, none);
+    if (real && fabs(PyFloat_AS_DOUBLE(s.hint)) < 0x1p63) return state_calc(w, CALC_int, s, none);
     if (!real) PyLong_AsLongLongAndOverflow(s.hint, &over);
     if (!real && !over) return s;
     break;
@@ -79,6 +84,13 @@ static const MgArg *state_arg(const MgNode *n, int i, uint32_t at) {
   return a->tag != MA_list ? a : at < a->n ? &a->u.item[at] : NULL;
 }
 
+/* A size that is a symbol.  The answers would bound one that is marked as dynamic. */
+static State state_size(Walk *w, SymRef e) {
+  bool free = !mg_symdata_in(w->cap, e) && !mg_promise_any(w->cap);
+  SrcRef src = free ? mg_symsize_src(w->cap, e) : 0;
+  return src ? (State){src, PyLong_FromLongLong(mg_sym_hint(w->cap->rec->x, e))} : state_constant(NULL);
+}
+
 static State state_operand(Walk *w, const MgArg *a, NodeRef before) {
   int64_t i;
   if (!a) return state_constant(NULL);
@@ -87,7 +99,8 @@ static State state_operand(Walk *w, const MgArg *a, NodeRef before) {
   case MA_float: return state_constant(PyFloat_FromDouble(a->u.f));
   case MA_bool: return state_constant(PyBool_FromLong(a->u.b));
   case MA_int:
-    return state_constant(mg_ex_const_int(w->cap->rec->x, a->u.sym, &i) ? PyLong_FromLongLong(i) : NULL);
+    if (mg_ex_const_int(w->cap->rec->x, a->u.sym, &i)) return state_constant(PyLong_FromLongLong(i));
+    return state_size(w, a->u.sym);
   default: return state_constant(NULL);
   }
 }
@@ -96,6 +109,7 @@ typedef enum StateForm {
   FORM_binary,
   FORM_reversed,
   FORM_unary,
+  FORM_whole, /* the function of math with that name */
   FORM_first,
   FORM_second,
   FORM_zero,
@@ -104,20 +118,37 @@ typedef enum StateForm {
 static const struct {
   const char *name;
   uint8_t form, calc;
-} state_ops[] = {{"add", FORM_binary, CALC_add}, {"sub", FORM_binary, CALC_sub},
-                 {"mul", FORM_binary, CALC_mul}, {"div", FORM_binary, CALC_truediv},
-                 {"pow", FORM_binary, CALC_pow}, {"rsub", FORM_reversed, CALC_sub},
-                 {"neg", FORM_unary, CALC_neg},  {"abs", FORM_unary, CALC_abs},
-                 {"lt", FORM_binary, CALC_lt},   {"le", FORM_binary, CALC_le},
-                 {"gt", FORM_binary, CALC_gt},   {"ge", FORM_binary, CALC_ge},
-                 {"eq", FORM_binary, CALC_eq},   {"ne", FORM_binary, CALC_ne},
-                 {"clone", FORM_first, 0},       {"detach", FORM_first, 0},
-                 {"alias", FORM_first, 0},       {"lift_fresh", FORM_first, 0},
-                 {"_to_copy", FORM_first, 0},    {"copy", FORM_second, 0},
-                 {"fill", FORM_second, 0},       {"full", FORM_second, 0},
-                 {"full_like", FORM_second, 0},  {"scalar_tensor", FORM_first, 0},
-                 {"zero", FORM_zero, 0},         {"zeros", FORM_zero, 0},
-                 {"zeros_like", FORM_zero, 0},   {"ones", FORM_one, 0},
+} state_ops[] = {{"add", FORM_binary, CALC_add},
+                 {"sub", FORM_binary, CALC_sub},
+                 {"mul", FORM_binary, CALC_mul},
+                 {"div", FORM_binary, CALC_truediv},
+                 {"pow", FORM_binary, CALC_pow},
+                 {"rsub", FORM_reversed, CALC_sub},
+                 {"neg", FORM_unary, CALC_neg},
+                 {"abs", FORM_unary, CALC_abs},
+                 {"ceil", FORM_whole, CALC_call},
+                 {"floor", FORM_whole, CALC_call},
+                 {"trunc", FORM_whole, CALC_call},
+                 {"lt", FORM_binary, CALC_lt},
+                 {"le", FORM_binary, CALC_le},
+                 {"gt", FORM_binary, CALC_gt},
+                 {"ge", FORM_binary, CALC_ge},
+                 {"eq", FORM_binary, CALC_eq},
+                 {"ne", FORM_binary, CALC_ne},
+                 {"clone", FORM_first, 0},
+                 {"detach", FORM_first, 0},
+                 {"alias", FORM_first, 0},
+                 {"lift_fresh", FORM_first, 0},
+                 {"_to_copy", FORM_first, 0},
+                 {"copy", FORM_second, 0},
+                 {"fill", FORM_second, 0},
+                 {"full", FORM_second, 0},
+                 {"full_like", FORM_second, 0},
+                 {"scalar_tensor", FORM_first, 0},
+                 {"zero", FORM_zero, 0},
+                 {"zeros", FORM_zero, 0},
+                 {"zeros_like", FORM_zero, 0},
+                 {"ones", FORM_one, 0},
                  {"ones_like", FORM_one, 0}};
 
 /* The row of an op: "aten::_foreach_add_.Scalar" is add; -1: none. */
@@ -158,6 +189,13 @@ static int state_compared(const MgGraph *g, const MgNode *n, uint32_t at) {
   return dtype;
 }
 
+static PyObject *state_whole(const char *name) {
+  PyObject *m = mg_import("math"), *f = m ? PyObject_GetAttrString(m, name) : NULL;
+  Py_XDECREF(m);
+  mg_clear_as_no();
+  return f;
+}
+
 /* What node k gives for its element number at: the values that it reads are those before it ran. */
 static State state_node(Walk *w, NodeRef k, uint32_t at, int dtype) {
   const MgGraph *g = w->cap->rec->g;
@@ -177,6 +215,8 @@ static State state_node(Walk *w, NodeRef k, uint32_t at, int dtype) {
   State a = form == FORM_second ? none : state_cast(w, state_operand(w, state_arg(n, 0, at), k), in),
         b = none;
   if (form == FORM_first) return a;
+  if (form == FORM_whole) b = state_constant(state_whole(state_ops[row].name));
+  if (form == FORM_whole) return state_cast(w, state_calc(w, calc, a, b), dtype);
   if (form == FORM_unary) return state_cast(w, state_calc(w, calc, a, none), dtype);
   if (form == FORM_second || a.hint) b = state_cast(w, state_operand(w, state_arg(n, 1, at), k), in);
   if (form == FORM_second) return b;
@@ -249,10 +289,18 @@ static bool state_tried(const MgCapture *cap) {
   return mg_state_knows(cap->rec->dyn, MG_TUNE_STATE_CHANGES - 1);
 }
 
+/* An integer itself is guarded until it has changed some times: what asks for it would end the graph. */
+static bool state_may_ask(const MgSymNode *n) {
+  return n->kind == 'b' ? !state_tried(n->cap)
+                        : n->kind == 'i' && !mg_state_knows(n->cap->rec->dyn, MG_TUNE_STATE_INTEGERS - 1);
+}
+
 PyObject *mg_symstate_answer(MgSymNode *n) {
   Walk w = {.cap = n->cap, .budget = MG_TUNE_STATE_NODES};
-  State s = n->kind == 'b' && !state_tried(n->cap) ? state_number(&w, n) : state_constant(NULL);
-  PyObject *r = s.hint && PyBool_Check(s.hint) && !(w.rough && w.equal) ? s.hint : NULL; /* a singleton */
+  State s = state_may_ask(n) ? state_number(&w, n) : state_constant(NULL);
+  bool truth = s.hint && PyBool_Check(s.hint), whole = s.hint && PyLong_CheckExact(s.hint);
+  bool known = n->kind == 'b' ? truth && !(w.rough && w.equal) : whole && !w.rough;
+  PyObject *r = known ? Py_NewRef(s.hint) : NULL;
   if (r && s.src) mg_guard_add(n->cap->rec->guards, GK_calc, s.src, r, 0);
   state_drop(s);
   return r;

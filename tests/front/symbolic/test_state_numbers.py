@@ -211,3 +211,78 @@ def test_a_number_that_is_taken_twice_is_one():
     for k in (1, 1000, 2000):
         y, same, other = c(torch.ones(1), (k, k + 1))
         assert y.item() == k and same and not other
+
+
+class Padded(torch.nn.Module):
+    """Kernel, stride and padding are buffers, as in EnCodec."""
+
+    def __init__(self, kernel=3, stride=2):
+        super().__init__()
+        self.register_buffer("kernel", torch.tensor(kernel))
+        self.register_buffer("stride", torch.tensor(stride))
+        self.register_buffer("padding", torch.tensor(kernel - stride))
+        self.conv = torch.nn.Conv1d(2, 2, kernel, stride)
+
+    def forward(self, x):
+        length = x.shape[-1]
+        frames = torch.ceil((length - self.kernel + self.padding) / self.stride + 1).to(torch.int64) - 1
+        right = frames * self.stride + self.kernel - self.padding - length
+        if length <= max(self.padding, right):
+            x = torch.nn.functional.pad(x, (0, 3))
+        return self.conv(torch.nn.functional.pad(x, (self.padding, right), "reflect"))
+
+
+def test_sizes_and_buffers_compute_a_padding():
+    m = Padded()
+    f = magneto.compile(m)
+    for n in (20, 20, 21, 22, 23, 24, 31):
+        x = torch.randn(1, 2, n)
+        torch.testing.assert_close(f(x), m(x))
+    assert counts().graphs <= 3 and not counts().breaks, counts()
+
+
+def test_a_buffer_with_another_value_is_another_entry():
+    m = Padded()
+    f, x = magneto.compile(m), torch.randn(1, 2, 20)
+    torch.testing.assert_close(f(x), m(x))
+    m.padding += 2
+    for _ in range(2):
+        torch.testing.assert_close(f(x), m(x))
+    assert counts().graphs == 2 and not counts().breaks, counts()
+
+
+class Rows:
+    def __init__(self):
+        self.n = torch.tensor(1)
+
+
+def test_integers_that_change_at_every_call_are_guarded_a_few_times():
+    """Then asking for one ends the graph, as it did; results stay right."""
+    s = Rows()
+
+    def f(s, x):
+        y = x.sin()
+        return y[:, None].expand(-1, range(8)[s.n]) + 1
+
+    compiled = magneto.compile(f)
+    x = torch.ones(3)
+    for _ in range(7):
+        assert_same(compiled(s, x), f(s, x))
+        s.n += 1
+    assert counts().recompiles <= 8 and not counts().fallbacks, counts()
+
+
+@pytest.mark.parametrize("whole", [torch.ceil, torch.floor, torch.trunc])
+@pytest.mark.parametrize("x", [2.5, -2.5, 0.0, float("inf"), float("nan")])
+def test_whole_numbers(whole, x):
+    s = State()
+    s.n.fill_(x)
+
+    def f(s, x):
+        k = whole(s.n / 2)
+        return x + k if k > 0 else x - 1
+
+    compiled = magneto.compile(f)
+    for _ in range(2):
+        assert_same(compiled(s, torch.ones(2)), f(s, torch.ones(2)))
+    assert not counts().fallbacks
