@@ -12,8 +12,6 @@
 #include "record/core/capture.h"
 #include "record/core/recording.h"
 #include "record/symbolic/size_promises.h"
-#include "record/symbolic/sizes.h"
-#include "record/symbolic/unbacked.h"
 #include "tuning.h"
 
 /* A number at entry: how a call computes it and what it is now (strong).  src 0: a
@@ -84,23 +82,33 @@ static const MgArg *state_arg(const MgNode *n, int i, uint32_t at) {
   return a->tag != MA_list ? a : at < a->n ? &a->u.item[at] : NULL;
 }
 
-/* A size that is a symbol.  The answers would bound one that is marked as dynamic. */
+/* A size.  The answers would bound one that is marked as dynamic. */
 static State state_size(Walk *w, SymRef e) {
-  bool free = !mg_symdata_in(w->cap, e) && !mg_promise_any(w->cap);
-  SrcRef src = free ? mg_symsize_src(w->cap, e) : 0;
-  return src ? (State){src, PyLong_FromLongLong(mg_sym_hint(w->cap->rec->x, e))} : state_constant(NULL);
+  MgCapture *cap = w->cap;
+  const MgExpr n = *mg_expr(cap->rec->x, e);
+  int64_t i;
+  if (mg_ex_const_int(cap->rec->x, e, &i)) return state_constant(PyLong_FromLongLong(i));
+  if (cap->rec->x->trait[e] & EX_DATA) return state_constant(NULL);
+  if (n.op == OP_sym && n.u.i < cap->sizes.nsrc && cap->sizes.src[n.u.i] && !mg_promise_any(cap))
+    return (State){cap->sizes.src[n.u.i], PyLong_FromLongLong(mg_sym_hint(cap->rec->x, e))};
+  int calc = n.op == OP_add        ? CALC_add
+             : n.op == OP_sub      ? CALC_sub
+             : n.op == OP_mul      ? CALC_mul
+             : n.op == OP_floordiv ? CALC_floordiv
+             : n.op == OP_mod      ? CALC_mod
+                                   : -1;
+  if (calc < 0 || w->budget-- <= 0) return state_constant(NULL);
+  State p = state_size(w, n.src[0]);
+  return state_calc(w, calc, p, p.hint ? state_size(w, n.src[1]) : state_constant(NULL));
 }
 
 static State state_operand(Walk *w, const MgArg *a, NodeRef before) {
-  int64_t i;
   if (!a) return state_constant(NULL);
   switch (a->tag) {
   case MA_val: return state_val(w, a->u.val, before);
   case MA_float: return state_constant(PyFloat_FromDouble(a->u.f));
   case MA_bool: return state_constant(PyBool_FromLong(a->u.b));
-  case MA_int:
-    if (mg_ex_const_int(w->cap->rec->x, a->u.sym, &i)) return state_constant(PyLong_FromLongLong(i));
-    return state_size(w, a->u.sym);
+  case MA_int: return state_size(w, a->u.sym);
   default: return state_constant(NULL);
   }
 }
