@@ -102,10 +102,12 @@ static void run_stage(Walk *w, EmRef lo, EmRef hi, const Stage *st, bool maybe_e
   if (e->rc) return;
   em_loop_enter(e, run, &in);
   EmRef iv = e->scope[e->depth].iv, saved_mask = e->mask;
+  bool saved_one = e->mask_one;
   if (vec) {
     e->lanes = st->lanes;
     e->kv = w->dim;
     if (st->masked) e->mask = tail_mask(e, iv, hi, st->lanes);
+    if (st->masked) e->mask_one = known && b - a == 1;
   }
   for (int u = 0; u < st->unroll && !e->rc; u++) {
     if (u) {
@@ -119,6 +121,7 @@ static void run_stage(Walk *w, EmRef lo, EmRef hi, const Stage *st, bool maybe_e
   e->lanes = saved_lanes;
   e->kv = saved_kv;
   e->mask = saved_mask;
+  e->mask_one = saved_one;
   em_loop_close(e, run, &in);
 }
 

@@ -16,6 +16,7 @@ void em_begin(Em *e, const MgKernel *k) {
   e->lanes = 1;
   e->kv = e->tile = -1;
   e->mask.id = -2;
+  e->mask_one = false;
   e->red_vec = false;
   e->rc = MG_OK;
   memset(e->idx, 0, sizeof e->idx);

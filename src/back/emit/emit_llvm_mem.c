@@ -544,13 +544,22 @@ static void store_scalar(Em *e, const MgLoop *l, ExprRef sv, MgTy ty) {
   store_one(e, l, p, v, ty);
 }
 
+/* LLVM up to 22 writes too many bytes for a masked store of one lane, known when it compiles, of integers that
+ * were truncated: it leaves the truncation out.  The mask of a loop is such a one only where its index is a
+ * number. */
+static bool miscompiled(Em *e, EmRef mask, MgTy ty) {
+  int64_t k;
+  return mask.id != -2 && ty != TY_f16 && mg_ty_size(ty) < 8 && em_is_const(e, e->idx[e->kv], &k);
+}
+
 static void store_vector(Em *e, const MgLoop *l, ExprRef sv, MgTy ty) {
   int64_t stride = 0;
   ExprRef coef;
   EmRef v = em_value(e, sv, e->lanes);
-  EmRef m = l->mask ? em_value(e, l->mask, e->lanes) : em_none, all = and_mask(e, e->mask, m);
+  EmRef m = l->mask ? em_value(e, l->mask, e->lanes) : em_none,
+        all = e->mask_one ? m : and_mask(e, e->mask, m);
   bool unit = unit_stride(e, l->index, e->kv, &stride) && stride == 1;
-  if (unit && (all.id == -2 || has_masks(e, ty))) {
+  if (unit && !e->mask_one && (all.id == -2 || (has_masks(e, ty) && !miscompiled(e, m, ty)))) {
     EmRef p = address_split(e, l->buf, ty, l->index, &coef);
     if (l->mode != ST_set) v = combined(e, l, p, v, ty, e->lanes, all);
     v = to_memory(e, v, ty, e->lanes);
@@ -559,7 +568,7 @@ static void store_vector(Em *e, const MgLoop *l, ExprRef sv, MgTy ty) {
     return;
   }
   Lanes ls = lanes_of(e, l->buf, ty, l->index);
-  for (int i = 0; i < e->lanes; i++) {
+  for (int i = 0; i < (e->mask_one ? 1 : e->lanes); i++) {
     EmRef p = lane_address(e, &ls, l->buf, ty, i);
     if (all.id != -2) p = guarded(e, p, em_lane(e, all, TY_i1, i));
     store_one(e, l, p, em_lane(e, v, ty, i), ty);

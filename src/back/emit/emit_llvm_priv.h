@@ -95,6 +95,7 @@ typedef struct MgEmitter {
   int lanes;             /* of values that vary with index kv; 1 in scalar code */
   int kv;                /* vector index, or -1 */
   EmRef mask;            /* i1 lanes that exist, in a masked tail; id -2: all */
+  bool mask_one;         /* only the first lane exists */
   EmRef idx[MG_MAX_IDX]; /* loop variable of each bound index */
   EmMemo *memo[2];       /* per node, scalar and vector form */
   uint32_t *imask; /* per node: bit k: idx(k) below; bit 31: reduced value below; 0 with have == 0: not yet */
