@@ -13,6 +13,16 @@ def inference_alias(t: torch.Tensor, inference: bool) -> torch.Tensor:
         )
 
 
+def view_of_parts(base: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A view of base with the elements of like, of which one is complex and the other real."""
+    n = base.untyped_storage().nbytes() // base.itemsize
+    if like.is_complex():
+        all = torch.view_as_complex(base.as_strided((n // 2, 2), (2, 1), 0))
+    else:
+        all = torch.view_as_real(base.as_strided((n,), (1,), 0))
+    return all.as_strided(like.size(), like.stride(), like.storage_offset())
+
+
 def batch_norm(
     x: torch.Tensor,
     weight: torch.Tensor | None,

@@ -91,43 +91,68 @@ static PyObject *view_tuple(const int64_t *v, int64_t n) {
   return t;
 }
 
-static PyObject *view_of(PyObject *base, PyObject *like) {
-  static PyObject *as_strided; /* the method of torch.Tensor */
-  if (!as_strided && !(as_strided = PyObject_GetAttr((PyObject *)mg_torch.tensor, mg_view_name(2))))
-    return NULL;
+/* A view of base with the elements of `like`: numbers of a complex tensor, or complex ones of numbers, if
+ * parts. */
+static PyObject *view_by_method(PyObject *base, PyObject *like, bool parts) {
+  static PyObject *as_strided, *view_parts; /* of torch.Tensor; magneto._glue.output_tensors.view_of_parts */
   MgTensor *t = mg_facts_tensor(like);
   int64_t n = 0, *size = NULL, *stride = NULL, at = 0;
+  if (parts && !view_parts) {
+    PyObject *m = mg_glue(GLUE_output_tensors);
+    view_parts = m ? PyObject_GetAttrString(m, "view_of_parts") : NULL;
+    Py_XDECREF(m);
+  }
+  if (parts) return view_parts ? PyObject_CallFunctionObjArgs(view_parts, base, like, NULL) : NULL;
+  if (!as_strided && !(as_strided = PyObject_GetAttr((PyObject *)mg_torch.tensor, mg_view_name(2))))
+    return NULL;
   mg_abi.aoti_torch_get_dim(t, &n);
   mg_abi.aoti_torch_get_sizes(t, &size);
   mg_abi.aoti_torch_get_strides(t, &stride);
   mg_abi.aoti_torch_get_storage_offset(t, &at);
-  MgTensor *h = mg_abi.thpvariable_wrap && mg_facts_in_memory(base)
-                    ? mg_abi_view(mg_facts_tensor(base), n, size, stride, at)
-                    : NULL;
-  if (h) {
-    PyObject *o = mg_abi.thpvariable_wrap(h);
-    mg_abi.aoti_torch_delete_tensor_object(h);
-    return o;
-  }
   PyObject *arg[] = {base, view_tuple(size, n), view_tuple(stride, n), PyLong_FromLongLong(at)}, *v = NULL;
-  bool exact = Py_TYPE(base) == mg_torch.tensor || Py_TYPE(base) == mg_torch.parameter;
-  PyObject *off = exact && !mg_fmodes_depth() ? NULL : mg_fmodes_off();
-  if (arg[1] && arg[2] && arg[3] && !PyErr_Occurred()) v = PyObject_Vectorcall(as_strided, arg, 4, NULL);
-  if (off && mg_context_exit(off)) Py_CLEAR(v);
+  if (arg[1] && arg[2] && arg[3]) v = PyObject_Vectorcall(as_strided, arg, 4, NULL);
   for (int i = 1; i < 4; i++) Py_XDECREF(arg[i]);
   return v;
 }
 
-/* Does the result begin in its base's memory where their offsets say?  One that has memory of its own is
- * no view to be made of it. */
-static bool view_shares(PyObject *out, PyObject *base) {
-  int64_t a = 0, b = 0;
+static int32_t view_dtype(PyObject *t) {
   int32_t dtype = 0;
+  mg_abi.aoti_torch_get_dtype(mg_facts_tensor(t), &dtype);
+  return dtype;
+}
+
+static PyObject *view_of(PyObject *base, PyObject *like) {
+  MgTensor *t = mg_facts_tensor(like);
+  bool parts = view_dtype(base) != view_dtype(like);
+  if (!parts && mg_abi.thpvariable_wrap && mg_facts_in_memory(base)) {
+    int64_t n = 0, *size = NULL, *stride = NULL, at = 0;
+    mg_abi.aoti_torch_get_dim(t, &n);
+    mg_abi.aoti_torch_get_sizes(t, &size);
+    mg_abi.aoti_torch_get_strides(t, &stride);
+    mg_abi.aoti_torch_get_storage_offset(t, &at);
+    MgTensor *h = mg_abi_view(mg_facts_tensor(base), n, size, stride, at);
+    PyObject *o = h ? mg_abi.thpvariable_wrap(h) : NULL;
+    if (h) mg_abi.aoti_torch_delete_tensor_object(h);
+    if (h) return o;
+  }
+  bool exact = Py_TYPE(base) == mg_torch.tensor || Py_TYPE(base) == mg_torch.parameter;
+  PyObject *off = exact && !mg_fmodes_depth() ? NULL : mg_fmodes_off();
+  PyObject *v = PyErr_Occurred() ? NULL : view_by_method(base, like, parts);
+  if (off && mg_context_exit(off)) Py_CLEAR(v);
+  return v;
+}
+
+/* Does the result begin in its base's memory where their offsets say?  One that has memory of its own is
+ * no view to be made of it; one without elements has none. */
+static bool view_shares(PyObject *out, PyObject *base) {
+  int64_t a = 0, b = 0, n = 0;
   if (!mg_facts_in_memory(out) || !mg_facts_in_memory(base)) return true;
+  mg_abi.aoti_torch_get_numel(mg_facts_tensor(out), &n);
+  if (!n) return true;
   mg_abi.aoti_torch_get_storage_offset(mg_facts_tensor(out), &a);
   mg_abi.aoti_torch_get_storage_offset(mg_facts_tensor(base), &b);
-  mg_abi.aoti_torch_get_dtype(mg_facts_tensor(out), &dtype);
-  return mg_facts_distance(base, out) == (a - b) * mg_dtype_size((MgDtype)dtype);
+  return mg_facts_distance(base, out) == a * mg_dtype_size((MgDtype)view_dtype(out)) -
+                                             b * mg_dtype_size((MgDtype)view_dtype(base));
 }
 
 /* Steals out; what autograd tracks, and what is a view already, stays. */

@@ -361,18 +361,23 @@ int mg_inference_mode_outputs(const MgRec *r, uint8_t **want) {
 
 /* ---- building ---- */
 
+/* The operand whose memory a node's result v has; 0: none. */
+static ValRef view_operand(const MgGraph *g, const MgNode *node, ValRef v) {
+  for (int i = 0; i < node->narg; i++) {
+    if (node->arg[i].tag != MA_val || node->op->param[i].alias_set < 0) continue;
+    ValRef of = node->arg[i].u.val;
+    if (mg_val(g, of)->storage == mg_val(g, v)->storage) return of;
+  }
+  return 0;
+}
+
 /* The value that an op of a view, or one in place, gives a result for; 0: it makes its result. */
 static ValRef view_step(const MgGraph *g, ValRef v, bool *view) {
   const MgNode *node = mg_node(g, mg_val(g, v)->def);
   const MgOp *op = node->op;
   *view = op->is_view && !op->mutates;
   if (*view ? !strcmp(op->full, "aten::detach") : !op->mutates) return 0;
-  for (int i = 0; i < node->narg; i++) {
-    if (node->arg[i].tag != MA_val || op->param[i].alias_set < 0) continue;
-    ValRef of = node->arg[i].u.val;
-    if (mg_val(g, of)->storage == mg_val(g, v)->storage) return of;
-  }
-  return 0;
+  return view_operand(g, node, v);
 }
 
 /* What v is seen as by autograd: the tensor that it is a view of (an input, or what an op made) and
@@ -433,13 +438,25 @@ static int view_by_plan(const MgRec *r, uint32_t out, bool grad) {
   return 0;
 }
 
+/* Is the dtype another one by view()?  Where kinds are mixed that gives no view, and the kind of the mode. */
+static bool view_recast(const MgGraph *g, ValRef v) {
+  while (v && mg_val(g, v)->def) {
+    const MgNode *node = mg_node(g, mg_val(g, v)->def);
+    if (node->op->code == TOP_view_dtype) return true;
+    v = node->op->is_view || node->op->mutates ? view_operand(g, node, v) : 0;
+  }
+  return false;
+}
+
 static int view_find(const MgRec *r, MgViewState *s) {
   const MgGraph *g = r->g;
   for (uint32_t i = 0; i < g->noutput; i++) {
     bool any, grad = false;
     ValRef v = g->output[i], root = view_root(g, v, &any, &grad), of = mg_val(g, v)->storage;
     uint32_t base = UINT32_MAX;
-    if (!mg_val(g, of)->def && view_needs_kind(r, of)) base = view_input(g, mg_val(g, root)->def ? of : root);
+    bool kind = !mg_val(g, of)->def && view_needs_kind(r, of);
+    if (kind && view_recast(g, v)) continue;
+    if (kind) base = view_input(g, mg_val(g, root)->def ? of : root);
     else if (any && view_by_strides(mg_val(g, v), mg_val(g, root))) {
       bool result = mg_val(g, root)->def;
       base = result ? view_result(g, i, root) : view_input(g, root);

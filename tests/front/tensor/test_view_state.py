@@ -373,3 +373,31 @@ def test_counters_of_running_statistics(momentum, grad):
     assert [b._version - n for b, n in zip(m.buffers(), before)] == [0, 0, 3]
     m.running_mean.add_(1)
     assert m.running_mean._version == before[0] + 1
+
+
+KINDS_OF_VIEWS = {
+    "bits": lambda x: (x.view(torch.int8), x.hypot(x)),
+    "bits of a part": lambda x: (x[1:].view(torch.int32), x.sin()),
+    "bits and back": lambda x: (x.view(torch.int32)[1:].view(torch.float32), x.sin()),
+    "complex": lambda x: (torch.view_as_complex(x), x.sin()),
+    "of a complex": lambda x: (torch.view_as_complex(x)[1:].imag, x.sin()),
+    "none of it": lambda x: (x[:0], x.narrow(0, 1, 0), x.sin()),
+}
+
+
+@pytest.mark.parametrize("name", KINDS_OF_VIEWS)
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, torch.enable_grad])
+@pytest.mark.parametrize("made_in_inference_mode", [False, True])
+def test_views_of_inputs_of_the_other_kind(name, mode, made_in_inference_mode):
+    f = KINDS_OF_VIEWS[name]
+    fast = magneto.compile(f)
+    for n in (3, 3, 4, 5):
+        with torch.inference_mode(made_in_inference_mode):
+            x = torch.randn(n, 4, 2)
+        with mode():
+            got, want = fast(x), f(x)
+        for g, w in zip(got, want):
+            torch.testing.assert_close(g, w)
+            assert g.is_inference() == w.is_inference()
+            assert mode is not torch.inference_mode or g._is_view() == w._is_view()
+            assert g is got[-1] or not w.numel() or g.data_ptr() == w.data_ptr()
