@@ -140,3 +140,17 @@ def test_the_distance_of_tanh_to_one_is_as_exact_as_eagers():
     exact = log_slope(a.double())
     ours, eagers = ((f(a) - exact).norm() for f in (magneto.compile(log_slope), log_slope))
     assert ours < 1.2 * eagers
+
+
+def test_views_of_symbolic_sizes_that_are_written_find_their_history():
+    def f(a, n):
+        b = a * 2
+        c = b[: n % 3 + 1].reshape(-1, 1)
+        c.addcmul_(c, c)
+        return b.sum(0)
+
+    compiled = magneto.compile(f, dynamic=True)
+    for rows, n in ((4, 1), (5, 2), (6, 0)):
+        for _ in range(2):
+            a = torch.arange(3.0 * rows).reshape(rows, 3).requires_grad_()
+            assert_calls_same(compiled, f, [(a, n)])

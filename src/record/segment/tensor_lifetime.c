@@ -364,7 +364,9 @@ static void standin_cut_cycles(MgRec *r) {
        i++) { /* ... but find their history again, from their base, when that was written */
     enum { WRITTEN = 1 << 30 };
     if (mg_facts_set_version(PyList_GET_ITEM(all, i), WRITTEN)) PyErr_Clear(); /* the version stays */
+    mg_standin_cutting = true;
     Py_XDECREF(PyObject_GetAttrString(PyList_GET_ITEM(all, i), "grad_fn"));
+    mg_standin_cutting = false;
     PyErr_Clear(); /* only asking mattered */
   }
   Py_XDECREF(detach);

@@ -87,8 +87,18 @@ static MgStandInfo *standin_info_new(MgCapture *cap, ValRef val) {
 
 /* ---- the type ---- */
 
+bool mg_standin_cutting;
+
 /* Dispatch on the class is reached only when the mode is not active: the stand-in escaped its recording. */
 static PyObject *standin_escaped(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+  if (mg_standin_cutting && mg_abi.thpvariable_wrap) { /* views find their history again: any tensor does */
+    const int64_t one = 1;
+    MgTensor *h = NULL;
+    PyObject *o = NULL;
+    if (!mg_abi.aoti_torch_empty_strided(1, &one, &one, DT_f32, 0, 0, &h)) o = mg_abi.thpvariable_wrap(h);
+    mg_abi.aoti_torch_delete_tensor_object(h);
+    if (o || PyErr_Occurred()) return o;
+  }
   return PyErr_Format(PyExc_RuntimeError, "magneto: a stand-in tensor of a finished recording was used by %R",
                       n ? args[0] : Py_None);
 }

@@ -13,6 +13,8 @@ typedef struct MgRec MgRec;
 
 /* Imports torch, makes the types, adds the methods to the extension module.  -1 with an exception. */
 int mg_standin_init(PyObject *module);
+/* The recording is over, and its views find their history again: ops of its stand-ins give any tensor. */
+extern bool mg_standin_cutting;
 /* A new stand-in for a graph value. */
 PyObject *mg_standin_new(MgCapture *cap, ValRef val);
 /* The graph value of a real tensor met as an argument: a constant that the entry keeps
