@@ -154,3 +154,27 @@ def test_views_of_symbolic_sizes_that_are_written_find_their_history():
         for _ in range(2):
             a = torch.arange(3.0 * rows).reshape(rows, 3).requires_grad_()
             assert_calls_same(compiled, f, [(a, n)])
+
+
+def parts_of(a):
+    return a.view(2, -1), a[1:]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: parts_of(torch.full((4,), 3.0)),
+        lambda a: parts_of(torch.arange(a.numel())),
+        lambda a: parts_of(torch.ones_like(a).view(-1)),
+        lambda a: torch.arange(8).view(2, 4).unbind(),
+        lambda a: torch.zeros(4, 3).chunk(2),
+        lambda a: (lambda e: (e.t(), e[1:]))(torch.eye(4)),
+        lambda a: (lambda m: (m[None, None], m[:2, :2]))(torch.ones(3, 3).tril()),
+    ],
+)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_views_of_one_constant_share_its_memory(f, dynamic):
+    compiled = magneto.compile(f, dynamic=dynamic)
+    assert_calls_same(compiled, f, [(x,)], times=2)
+    compiled(x)[0].fill_(7)
+    assert_calls_same(compiled, f, [(x,)], times=2)

@@ -92,7 +92,7 @@ static MgRc lower_analyse(Lower *L) {
     L->val[v].out = (int32_t)i;
     /* if the base is realised, the output is a view of it; and outputs that eager
      * makes of one memory share it */
-    if (base != v && L->val[base].out >= 0) L->val[base].need_buf = true;
+    if (base != v && L->val[base].out >= 0) L->val[base].need_buf = L->val[base].shared = true;
     if (L->val[base].out < 0) L->val[base].out = (int32_t)i;
   }
   return MG_OK;

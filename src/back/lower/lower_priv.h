@@ -19,6 +19,7 @@ typedef enum LwKind { LW_none, LW_expr, LW_buf } LwKind;
 typedef struct LwVal {
   uint8_t kind;   /* LwKind */
   bool continued; /* a later concatenation stores behind it in its buffer */
+  bool shared;    /* several outputs are views of it: it is nothing but memory */
   bool need_buf;  /* an extern call (through views too) or an output reads its memory: realise when defined */
   ExprRef e;      /* LW_expr: the value; also kept beside a buffer when it has no loads */
   MgView view;    /* LW_buf */

@@ -385,7 +385,7 @@ MgRc lw_realise(Lower *L, ValRef v) {
   if (lw_meta(L, v)->def)
     L->s->item[L->s->nitem - 1].u.loop->node = lw_meta(L, v)->def; /* not of the reader */
   lv->view = view;
-  if (lw_reads(L, lv->e, any_load, NULL)) {
+  if (lv->shared || lw_reads(L, lv->e, any_load, NULL)) {
     lv->kind = LW_buf;
     lv->e = 0;
   }
@@ -507,7 +507,7 @@ MgRc lw_define(Lower *L, ValRef v, ExprRef e) {
   TRY(value_number(L, v, lv->e, &done));
   if (done || value_is_host_number(L, v)) return MG_OK;
   LwCost k = lw_cost(L, lv->e);
-  if (!k.loads && k.ops <= MG_TUNE_READ_TWICE)
+  if (!k.loads && k.ops <= MG_TUNE_READ_TWICE && !lv->shared)
     return MG_OK; /* constants and index patterns: realised when asked */
   if (L->gpu && lv->uses > 1 && value_is_turned(L, v, lv->e)) return lw_realise(L, v); /* once, by tiles */
   if (lv->need_buf || (lv->uses > 1 && !(k.loads <= 1 && k.ops <= MG_TUNE_READ_TWICE)) ||
