@@ -178,3 +178,15 @@ def test_views_of_one_constant_share_its_memory(f, dynamic):
     assert_calls_same(compiled, f, [(x,)], times=2)
     compiled(x)[0].fill_(7)
     assert_calls_same(compiled, f, [(x,)], times=2)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("shifts, dims", [(1, 0), (1, 1), (0, 2), (-2, 3), ((1, 1), (2, 3)), ((1, 2), (1, 0)), (1, ())])
+def test_a_rolled_tensor_has_the_strides_of_its_pieces_joined(shifts, dims, dynamic):
+    def f(a):
+        return a.roll(shifts, dims)
+
+    compiled = magneto.compile(f, dynamic=dynamic)
+    for shape in ((2, 4, 2, 4), (1, 2, 3, 3), (2, 3, 5, 1), (0, 3, 2, 2)):
+        a = torch.randn(shape).contiguous(memory_format=torch.channels_last)
+        assert_calls_same(compiled, f, [(a,), (a.contiguous(),)])

@@ -72,6 +72,8 @@ MgRc mg_infer_iter(MgInfer *in, int i, MgDtype d, const ValRef *v, int n);
 MgRc mg_infer_iter_strides(MgInfer *in, int i, MgDtype d, const MgDims *shape, const MgDims *stride, int n);
 /* A result in a memory format (torch's number). */
 MgRc mg_infer_format(MgInfer *in, int i, MgDtype d, const MgDims *size, int format);
+/* The strides of one that is channels last; false: it has another number of dimensions. */
+bool mg_infer_format_strides(MgInfer *in, const MgDims *size, int format, MgDims *stride);
 MgRc mg_infer_broadcast(MgInfer *in, MgDims *acc, const SymRef *size,
                         int n); /* acc becomes the common shape */
 void mg_infer_dims_of(const MgInfer *in, ValRef v, MgDims *size);

@@ -117,17 +117,23 @@ static int iter_dense(MgInfer *in, const MgVal *t) {
 
 int mg_infer_dense(MgInfer *in, ValRef v) { return iter_dense(in, mg_val(in->g, v)); }
 
-MgRc mg_infer_format(MgInfer *in, int i, MgDtype d, const MgDims *size, int format) {
+bool mg_infer_format_strides(MgInfer *in, const MgDims *size, int format, MgDims *stride) {
   static const int8_t order2[] = {1, 3, 2, 0}, order3[] = {1, 4, 3, 2, 0};
-  if (format != MF_channels_last && format != MF_channels_last_3d) return mg_infer_out(in, i, d, size, NULL);
-  MgDims stride = {.n = size->n};
-  if (size->n != (format == MF_channels_last ? 4 : 5)) return MG_UNSUP;
+  if (size->n != (format == MF_channels_last ? 4 : 5)) return false;
   SymRef s = mg_infer_c(in, 1);
+  stride->n = size->n;
   for (int k = 0; k < size->n; k++) {
     int dim = format == MF_channels_last ? order2[k] : order3[k];
-    stride.d[dim] = s;
+    stride->d[dim] = s;
     s = mg_sym_mul(in->x, s, mg_sym_max(in->x, size->d[dim], mg_infer_c(in, 1)));
   }
+  return true;
+}
+
+MgRc mg_infer_format(MgInfer *in, int i, MgDtype d, const MgDims *size, int format) {
+  if (format != MF_channels_last && format != MF_channels_last_3d) return mg_infer_out(in, i, d, size, NULL);
+  MgDims stride = {0};
+  if (!mg_infer_format_strides(in, size, format, &stride)) return MG_UNSUP;
   return mg_infer_out(in, i, d, size, &stride);
 }
 

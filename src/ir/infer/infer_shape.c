@@ -240,6 +240,44 @@ static MgRc shape_channel_shuffle(MgInfer *in, ValRef v, const MgDims *size) {
   return mg_infer_format(in, 0, mg_val(in->g, v)->dtype, size, format);
 }
 
+/* Is what eager joins of two pieces for each dimension channels last in each step?  Pieces of one element may
+ * look otherwise than the whole. */
+static MgRc shape_rolled_format(MgInfer *in, MgVal t, const MgDims *shift, int *format) {
+  MgDims size = {.n = t.ndim}, stride, whole = {.n = t.ndim};
+  memcpy(whole.d, t.size, t.ndim * sizeof *t.size);
+  for (int i = 0; i < shift->n; i++) {
+    int d, f;
+    const MgArg *dims = ARG("dims");
+    TRY(mg_infer_dim(in, dims->tag == MA_list ? &dims->u.item[i] : dims, t.ndim, &d));
+    SymRef start = mg_sym_mod(in->x, mg_sym_sub(in->x, mg_infer_c(in, 0), shift->d[i]), whole.d[d]);
+    for (int k = 0; k < 2; k++) {
+      size = whole;
+      size.d[d] = k ? start : mg_sym_sub(in->x, whole.d[d], start);
+      t.size = size.d;
+      TRY(mg_infer_suggest_val(in, &t, &f));
+      if (f != *format) return *format = MF_contiguous, MG_OK;
+    }
+    if (!mg_infer_format_strides(in, &whole, *format, &stride)) return MG_UNSUP;
+    t.stride = stride.d;
+  }
+  return MG_OK;
+}
+
+static MgRc shape_roll(MgInfer *in, ValRef v, const MgDims *size) {
+  const MgVal *t = mg_val(in->g, v);
+  const MgArg *dims = ARG("dims");
+  int format = MF_contiguous;
+  MgDims shift;
+  bool flat = dims->tag == MA_none || (dims->tag == MA_list && !dims->n);
+  if (!flat && mg_infer_is(in, mg_val_numel(in->g, v), 0) == 1) return mg_infer_like(in, 0, t->dtype, v);
+  if (!flat && t->device == DEV_cpu) TRY(mg_infer_suggest(in, v, &format));
+  if (format) {
+    TRY(mg_infer_sizes(in, ARG("shifts"), &shift));
+    TRY(shape_rolled_format(in, *t, &shift, &format));
+  }
+  return mg_infer_format(in, 0, t->dtype, size, format);
+}
+
 MgRc mg_infer_shape(MgInfer *in) {
   ValRef v = mg_infer_first(in);
   MgDims size;
@@ -259,7 +297,7 @@ MgRc mg_infer_shape(MgInfer *in) {
   case TOP_channel_shuffle:
   case TOP_native_channel_shuffle: return shape_channel_shuffle(in, v, &size);
   case TOP_flip: return mg_infer_like(in, 0, d, v);
-  case TOP_roll: return mg_infer_out(in, 0, d, &size, NULL);
+  case TOP_roll: return shape_roll(in, v, &size);
   case TOP_tril:
   case TOP_triu: return mg_infer_out(in, 0, d, &size, NULL);
   case TOP_diag_embed: return size.n ? shape_diag_embed(in, v) : MG_UNSUP;
