@@ -190,3 +190,29 @@ def test_a_rolled_tensor_has_the_strides_of_its_pieces_joined(shifts, dims, dyna
     for shape in ((2, 4, 2, 4), (1, 2, 3, 3), (2, 3, 5, 1), (0, 3, 2, 2)):
         a = torch.randn(shape).contiguous(memory_format=torch.channels_last)
         assert_calls_same(compiled, f, [(a,), (a.contiguous(),)])
+
+
+OLDER_ITERATORS = {
+    "map": lambda n: map(str, [n + 1, n]),
+    "filter": lambda n: filter(None, [str(n)]),
+    "chain": lambda n: itertools.chain([str(n)], "ab"),
+    "list": lambda n: iter([str(n), "a"]),
+}
+
+
+@pytest.mark.parametrize("kind", OLDER_ITERATORS)
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a, it: (a + 1, "-".join(it)),
+        lambda a, it: (a + 1, [*(lambda kept: (kept.extend(it), kept))([1])]),
+        lambda a, it: (a + 1, sorted({"x"}.union(it)), {"1"}.issuperset(it)),
+        lambda a, it: (a + 1, dict.fromkeys(it, 1)),
+    ],
+)
+def test_methods_that_go_over_an_older_iterator_do_so_in_each_call(kind, f):
+    compiled = magneto.compile(f)
+    for n in (1, 2, 2, 3):
+        got, want = OLDER_ITERATORS[kind](n), OLDER_ITERATORS[kind](n)
+        assert compiled(x, got)[1:] == f(x, want)[1:]
+        assert list(got) == list(want)

@@ -67,6 +67,28 @@ static bool call_reads_dict(PyObject *f) {
   return call_is_named(f, names);
 }
 
+/* Methods of strings and containers that go over what they are given. */
+static bool call_goes_over(PyObject *f) {
+  static const char *const names[] = {"join",
+                                      "extend",
+                                      "extendleft",
+                                      "fromkeys",
+                                      "update",
+                                      "union",
+                                      "intersection",
+                                      "difference",
+                                      "symmetric_difference",
+                                      "intersection_update",
+                                      "difference_update",
+                                      "symmetric_difference_update",
+                                      "issubset",
+                                      "issuperset",
+                                      "isdisjoint",
+                                      "__iadd__",
+                                      NULL};
+  return call_is_named(f, names);
+}
+
 static bool call_is_c(PyObject *f) {
   return PyCFunction_Check(f) || Py_TYPE(f) == &PyMethodDescr_Type || Py_TYPE(f) == &PyWrapperDescr_Type ||
          Py_TYPE(f) == mg_method_wrapper_type();
@@ -139,8 +161,10 @@ static bool call_check_args(const MgCall *c, bool older_ok) {
                   PyObject_HashNotImplemented; /* no list or dict, which update() takes */
     if (hashed && (set ? i >= key : dict && i == key && i < c->npos)) mg_older_pin(c->arg[i]);
     mg_compared(c->arg[i]);
-    bool is_self = i == 0 && method && !self; /* methods of containers only store what they are given */
-    if (!call_may_see(c, c->arg[i], older_ok || kept || (method && !is_self))) return false;
+    bool is_self = i == 0 && method && !self;
+    /* most methods of containers only store what they are given */
+    bool stored = method && !is_self && !(Py_TYPE(c->arg[i])->tp_iternext && call_goes_over(c->f));
+    if (!call_may_see(c, c->arg[i], older_ok || kept || stored)) return false;
   }
   return true;
 }
