@@ -216,3 +216,19 @@ def test_methods_that_go_over_an_older_iterator_do_so_in_each_call(kind, f):
         got, want = OLDER_ITERATORS[kind](n), OLDER_ITERATORS[kind](n)
         assert compiled(x, got)[1:] == f(x, want)[1:]
         assert list(got) == list(want)
+
+
+def test_writes_after_a_size_that_depends_on_data_begin_where_the_input_does():
+    def f(a):
+        found = a.unique()
+        a[0].add_(1)
+        a.lerp_(a, 0.5)
+        return a.view(torch.int8)[1:].double().sum(), found * 2
+
+    compiled = magneto.compile(f)
+    for n, first in ((2, 1), (9, 1), (2, 2), (9, 2), (5, 1)):
+        a, b = (torch.arange(4.0 * n * n).reshape(4, n, n) for _ in range(2))
+        got, want = compiled(a[first:]), f(b[first:])
+        assert torch.equal(a, b)
+        for p, q in zip(got, want):
+            assert torch.equal(p, q)

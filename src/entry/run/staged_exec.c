@@ -401,7 +401,7 @@ static int stage_bind(const MgStages *s, uint32_t first, uint32_t n, PyObject *c
 }
 
 /* Is a result what the recording took it for? */
-static bool stage_agrees(const MgStages *s, ValRef v, PyObject *o, const int64_t *at) {
+static bool stage_agrees(const MgStages *s, ValRef v, PyObject *o, PyObject *const *env, const int64_t *at) {
   const MgVal *w = mg_val(&s->g, v);
   MgTensor *t = mg_abi_tensor(o);
   int64_t ndim, *size, *stride, offset, n = 1;
@@ -414,7 +414,15 @@ static bool stage_agrees(const MgStages *s, ValRef v, PyObject *o, const int64_t
   }
   for (int i = 0; n && i < ndim; i++)
     if (size[i] > 1 && stride[i] != mg_sym_eval(&s->x, w->stride[i], at)) return false;
-  return !n || offset == mg_sym_eval(&s->x, w->offset, at);
+  int64_t want = mg_sym_eval(&s->x, w->offset, at), begin;
+  const MgVal *root = mg_val(&s->g, w->storage);
+  if (!root->def) { /* where an input begins in its memory is the caller's affair */
+    PyObject *base = env[w->storage];
+    if (!base || mg_dtype_size((MgDtype)root->dtype) != mg_dtype_size((MgDtype)w->dtype)) return true;
+    mg_abi.aoti_torch_get_storage_offset(mg_abi_tensor(base), &begin);
+    want += begin - mg_sym_eval(&s->x, root->offset, at);
+  }
+  return !n || offset == want;
 }
 
 /* Compiling lets go of the GIL: each thread that finds the piece without a plan compiles a copy, and the
@@ -461,7 +469,7 @@ static int stage_run_step(const MgStages *s, const StageStep *t, PyObject **env,
   if (!rc && stage_bind(s, t->bind, t->nbind, env, at))
     rc = (PyErr_SetString(PyExc_SystemError, "magneto: a size of the graph has no memory"), -1);
   for (uint32_t i = 0; !rc && t->call && i < t->nout; i++)
-    if (t->out[i] && env[t->out[i]] && !stage_agrees(s, t->out[i], env[t->out[i]], at)) rc = MG_STAGES_OTHER;
+    if (t->out[i] && env[t->out[i]] && !stage_agrees(s, t->out[i], env[t->out[i]], env, at)) rc = MG_STAGES_OTHER;
   for (uint32_t i = 0; i < t->ndrop; i++) Py_CLEAR(env[t->drop[i]]);
   if (buf != small) free(buf);
   return rc;
