@@ -232,3 +232,31 @@ def test_writes_after_a_size_that_depends_on_data_begin_where_the_input_does():
         assert torch.equal(a, b)
         for p, q in zip(got, want):
             assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "op",
+    [
+        lambda a: torch.cdist(a, a),
+        lambda a: torch.lcm(a, a),
+        lambda a: torch.linalg.cholesky_ex(a),
+        lambda a: torch.linalg.lu_factor_ex(a),
+        lambda a: torch.linalg.solve_triangular(a, a, upper=True),
+        lambda a: torch.special.erfcx(a),
+        lambda a: torch.fft.rfft(a),
+        lambda a: F.avg_pool3d(a[None, None, None], 1),
+        lambda a: F.interpolate(a[None, None], (4, 4), mode="bilinear", antialias=True),
+        lambda a: torch.complex(a.float(), a.float()).unique(),
+    ],
+)
+def test_a_dtype_that_a_kernel_lacks_is_caught_after_a_write(op, dtype):
+    def f(a):
+        a.add_(1)
+        try:
+            return op(a)
+        except RuntimeError:
+            return a * 2
+
+    a = torch.ones(2, 2, dtype=dtype)
+    assert torch.equal(magneto.compile(f)(a), torch.full((2, 2), 4, dtype=dtype))

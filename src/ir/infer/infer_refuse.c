@@ -269,6 +269,18 @@ static bool refuses_index_add(const Check *c) {
   return !check_dtypes(check_val(c, "self"), check_val(c, "source"));
 }
 
+/* Kernels of the CPU that lack 16-bit floats, and complex numbers. */
+static bool refuses_16_bits(const Check *c) {
+  ValRef v = mg_infer_first(c->in);
+  const MgVal *x = v ? mg_val(c->in->g, v) : NULL;
+  return x && x->device == DEV_cpu && (x->dtype == DT_f16 || x->dtype == DT_bf16);
+}
+static bool refuses_complex(const Check *c) {
+  ValRef v = mg_infer_first(c->in);
+  return v && mg_dtype_is_complex((MgDtype)mg_val(c->in->g, v)->dtype);
+}
+static bool refuses_smooth_resampling(const Check *c) { return refuses_resampling(c) || refuses_16_bits(c); }
+
 /* Ops without a row are refused for what holds of all only. */
 static const CheckRule refuse_rule[TOP__COUNT] = {
     [TOP_add_Tensor] = refuses_add,
@@ -282,6 +294,22 @@ static const CheckRule refuse_rule[TOP__COUNT] = {
     [TOP__adaptive_avg_pool2d] = refuses_empty,
     [TOP__adaptive_avg_pool3d] = refuses_empty,
     [TOP_index_select] = refuses_index_select,
+    [TOP__cdist_forward] = refuses_16_bits,
+    [TOP_linalg_cholesky_ex] = refuses_16_bits,
+    [TOP_cholesky_solve] = refuses_16_bits,
+    [TOP_linalg_lu_factor_ex] = refuses_16_bits,
+    [TOP__linalg_solve_ex] = refuses_16_bits,
+    [TOP_linalg_solve_triangular] = refuses_16_bits,
+    [TOP_lcm] = refuses_16_bits,
+    [TOP_gcd] = refuses_16_bits,
+    [TOP_avg_pool3d] = refuses_16_bits,
+    [TOP_special_zeta] = refuses_16_bits,
+    [TOP_special_ndtri] = refuses_16_bits,
+    [TOP_special_log_ndtr] = refuses_16_bits,
+    [TOP_special_erfcx] = refuses_16_bits,
+    [TOP__fft_r2c] = refuses_16_bits,
+    [TOP__unique2] = refuses_complex,
+    [TOP_unique_consecutive] = refuses_complex,
     [TOP_max_dim] = refuses_empty_dim,
     [TOP_min_dim] = refuses_empty_dim,
     [TOP_native_batch_norm] = refuses_batch_norm,
@@ -307,8 +335,8 @@ static const CheckRule refuse_rule[TOP__COUNT] = {
     [TOP__upsample_nearest_exact1d] = refuses_resampling,
     [TOP__upsample_nearest_exact2d] = refuses_resampling,
     [TOP__upsample_nearest_exact3d] = refuses_resampling,
-    [TOP__upsample_bilinear2d_aa] = refuses_resampling,
-    [TOP__upsample_bicubic2d_aa] = refuses_resampling,
+    [TOP__upsample_bilinear2d_aa] = refuses_smooth_resampling,
+    [TOP__upsample_bicubic2d_aa] = refuses_smooth_resampling,
     [TOP_unfold] = refuses_unfold,
     [TOP_unfold_copy] = refuses_unfold,
     [TOP_pixel_shuffle] = refuses_pixels,
