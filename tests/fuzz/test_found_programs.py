@@ -181,7 +181,9 @@ def test_views_of_one_constant_share_its_memory(f, dynamic):
 
 
 @pytest.mark.parametrize("dynamic", [None, True])
-@pytest.mark.parametrize("shifts, dims", [(1, 0), (1, 1), (0, 2), (-2, 3), ((1, 1), (2, 3)), ((1, 2), (1, 0)), (1, ())])
+@pytest.mark.parametrize(
+    "shifts, dims", [(1, 0), (1, 1), (0, 2), (-2, 3), ((1, 1), (2, 3)), ((1, 2), (1, 0)), (1, ())]
+)
 def test_a_rolled_tensor_has_the_strides_of_its_pieces_joined(shifts, dims, dynamic):
     def f(a):
         return a.roll(shifts, dims)

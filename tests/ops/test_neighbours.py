@@ -7,7 +7,16 @@ import torch
 
 import magneto
 
-DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.uint8, torch.int8, torch.int16, torch.int32, torch.bool]
+DTYPES = [
+    torch.bfloat16,
+    torch.float16,
+    torch.float32,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.bool,
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])

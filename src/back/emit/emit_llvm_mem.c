@@ -544,9 +544,9 @@ static void store_scalar(Em *e, const MgLoop *l, ExprRef sv, MgTy ty) {
   store_one(e, l, p, v, ty);
 }
 
-/* LLVM up to 22 writes too many bytes for a masked store of one lane, known when it compiles, of integers that
- * were truncated: it leaves the truncation out.  The mask of a loop is such a one only where its index is a
- * number. */
+/* LLVM 22 makes a masked store of one lane that is known a scalar store.  If it had merged a truncation into
+ * it, that is left out: too many bytes are written.  A scatter's mask can be such a one where the vector
+ * index is a number. */
 static bool miscompiled(Em *e, EmRef mask, MgTy ty) {
   int64_t k;
   return mask.id != -2 && ty != TY_f16 && mg_ty_size(ty) < 8 && em_is_const(e, e->idx[e->kv], &k);

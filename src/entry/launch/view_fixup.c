@@ -151,8 +151,8 @@ static bool view_shares(PyObject *out, PyObject *base) {
   if (!n) return true;
   mg_abi.aoti_torch_get_storage_offset(mg_facts_tensor(out), &a);
   mg_abi.aoti_torch_get_storage_offset(mg_facts_tensor(base), &b);
-  return mg_facts_distance(base, out) == a * mg_dtype_size((MgDtype)view_dtype(out)) -
-                                             b * mg_dtype_size((MgDtype)view_dtype(base));
+  return mg_facts_distance(base, out) ==
+         a * mg_dtype_size((MgDtype)view_dtype(out)) - b * mg_dtype_size((MgDtype)view_dtype(base));
 }
 
 /* Steals out; what autograd tracks, and what is a view already, stays. */

@@ -469,7 +469,8 @@ static int stage_run_step(const MgStages *s, const StageStep *t, PyObject **env,
   if (!rc && stage_bind(s, t->bind, t->nbind, env, at))
     rc = (PyErr_SetString(PyExc_SystemError, "magneto: a size of the graph has no memory"), -1);
   for (uint32_t i = 0; !rc && t->call && i < t->nout; i++)
-    if (t->out[i] && env[t->out[i]] && !stage_agrees(s, t->out[i], env[t->out[i]], env, at)) rc = MG_STAGES_OTHER;
+    if (t->out[i] && env[t->out[i]] && !stage_agrees(s, t->out[i], env[t->out[i]], env, at))
+      rc = MG_STAGES_OTHER;
   for (uint32_t i = 0; i < t->ndrop; i++) Py_CLEAR(env[t->drop[i]]);
   if (buf != small) free(buf);
   return rc;

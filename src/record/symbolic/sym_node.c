@@ -27,8 +27,8 @@ static PyObject *symnode_maybe_int(PyObject *o, PyObject *unused) {
   MgSymNode *n = (MgSymNode *)o;
   int64_t v;
   if (!mg_symnode_is_int(n)) Py_RETURN_NONE;
-  if (n->hint && n->cap && !n->cap->rec->guards) return Py_NewRef(n->hint); /* an entry has them: views find
-                                                                            * their history again */
+  /* an entry has the guards by now: written views find their history again */
+  if (n->hint && n->cap && !n->cap->rec->guards) return Py_NewRef(n->hint);
   SymRef e = mg_symsize_of(n);
   if (!e && !n->src) Py_RETURN_NONE; /* depends on tensors: it asks guard_int when it has to */
   if (!e) return mg_symnode_python(n);
