@@ -73,13 +73,56 @@ def test_scales_share_two_graphs():
     assert_counts(breaks=0)
 
 
-@pytest.mark.xfail(
-    reason="set_adapter() changes requires_grad, which is guarded without gradients, too", strict=True
-)
-def test_switching_back_costs_nothing():
+@pytest.mark.parametrize("kind", ["lora", "dora", "ia3"])
+def test_an_adapter_that_is_not_active_costs_nothing(kind):
+    model, fast, x = _adapted(kind)
+    _follows(model, fast, x)
+    model.add_adapter("two", _config(kind, 6))
+    _follows(model, fast, x)
+    model.delete_adapter("two")
+    _follows(model, fast, x)
+    assert_counts(graphs=1, misses=1)
+
+
+def test_names_ranks_and_scales_share_three_graphs():
+    model, fast, x = _adapted("lora")
+    for rank in (4, 6, 3, 8, 16):
+        name = f"rank{rank}"
+        model.add_adapter(name, _config("lora", rank))
+        model.set_adapter(name)
+        _follows(model, fast, x)
+    for layer in _layers(model):
+        layer.set_scale("rank8", 0.25)
+    for name in ("rank8", "rank3", "default"):
+        model.set_adapter(name)
+        _follows(model, fast, x)
+    assert counts().graphs <= 3
+    assert_counts(breaks=0)
+
+
+def test_each_structure_is_one_graph():
     model, fast, x = _adapted("lora")
     model.add_adapter("two", _config("lora", 6))
     for name in ("two", "default"):
+        model.set_adapter(name)
+        _follows(model, fast, x)
+    before = counts()
+    for _ in range(2):
+        with model.disable_adapter():
+            _follows(model, fast, x)
+        model.merge_adapter()
+        _follows(model, fast, x)
+        model.unmerge_adapter()
+        _follows(model, fast, x)
+    assert counts(before).graphs == 2
+    assert_counts(breaks=0)
+
+
+@pytest.mark.parametrize("kind", ["lora", "dora", "ia3"])
+def test_switching_back_costs_nothing(kind):
+    model, fast, x = _adapted(kind)
+    model.add_adapter("two", _config(kind, 6))
+    for name in ("two", "default", "two"):
         model.set_adapter(name)
         _follows(model, fast, x)
     before = counts()

@@ -76,12 +76,18 @@ bool mg_dynfloat_is_number(PyObject *o) {
   return PyFloat_CheckExact(o) || PyLong_CheckExact(o) || mg_guard_numpy_number(o);
 }
 
-/* Compares what is at a place, and adds it when a number changed, or a number in a tuple.  Steals name. */
+bool mg_dynfloat_may_change(PyObject *o) {
+  return mg_dynfloat_is_number(o) || PyUnicode_CheckExact(o) || PyTuple_CheckExact(o);
+}
+
+/* Compares what is at a place, and adds it when a number or string changed, or one in a tuple.
+ * Steals name. */
 static int dynfloat_note(PyObject **known, PyObject *name, PyObject *was, PyObject *now) {
   bool differ = was && now && Py_TYPE(was) == Py_TYPE(now) && !mg_guard_same_const(was, now);
   bool tuple = differ && PyTuple_CheckExact(was) && PyTuple_GET_SIZE(was) == PyTuple_GET_SIZE(now);
   int rc = name ? 0 : -1;
-  if (!rc && differ && (tuple || mg_dynfloat_is_number(was))) rc = dynfloat_add(known, name);
+  bool adds = differ && (tuple || (mg_dynfloat_may_change(was) && !PyTuple_CheckExact(was)));
+  if (!rc && adds) rc = dynfloat_add(known, name);
   for (Py_ssize_t i = 0; tuple && !rc && i < PyTuple_GET_SIZE(was); i++)
     rc =
         dynfloat_note(known, dynfloat_item_name(name, i), PyTuple_GET_ITEM(was, i), PyTuple_GET_ITEM(now, i));
@@ -152,8 +158,13 @@ static bool dynfloat_found(Lost *l, SrcRef src) {
 /* A container has come to hold more, or less, than when the entry was made, as the state of an optimizer
  * after the first step.  Numbers elsewhere are still compared. */
 static bool dynfloat_grown(const MgGuardOp *op) {
-  return op->kind == GK_keys || op->kind == GK_order || op->kind == GK_nokey || op->kind == GK_elements ||
-         op->kind == GK_size;
+  return op->kind == GK_keys || op->kind == GK_order || op->kind == GK_nokey || op->kind == GK_nokey_of ||
+         op->kind == GK_elements || op->kind == GK_size;
+}
+
+/* Does a source lead through one that is lost? */
+static bool dynfloat_led_astray(const Lost *l, const MgSrc *s) {
+  return l->at[s->parent] == SOURCE_LOST || (s->kind == SRC_key_of && l->at[s->idx] == SOURCE_LOST);
 }
 
 static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals,
@@ -165,7 +176,7 @@ static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlo
     if (g->src[i].kind == SRC_pinned) vals[i] = g->src[i].key;
   for (uint32_t i = 0; i < g->nop; i++) {
     const MgGuardOp *op = &g->op[i];
-    if (op->kind == GK_load && lost->at[g->src[op->src].parent] == SOURCE_LOST) dynfloat_lose(lost, op->src);
+    if (op->kind == GK_load && dynfloat_led_astray(lost, &g->src[op->src])) dynfloat_lose(lost, op->src);
     if (grown && op->kind == GK_apart) continue;
     if (!dynfloat_found(lost, op->src) || !dynfloat_found(lost, op->src2) ||
         mg_guard_op_holds(g, op, vals, s, turn))
@@ -198,8 +209,20 @@ static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlo
   return 0;
 }
 
+/* A list was replaced by another: what is in it will be found by its place. */
+static int dynfloat_learn_replaced(PyObject **known, PyObject *name, PyObject *was, PyObject *now) {
+  Py_ssize_t n = name ? PyList_GET_SIZE(was) : 0;
+  int rc = name ? 0 : -1;
+  for (Py_ssize_t i = 0; !rc && i < n && n == PyList_GET_SIZE(now); i++)
+    rc = dynfloat_note(known, dynfloat_item_name(name, i), PyList_GET_ITEM(was, i), PyList_GET_ITEM(now, i));
+  Py_XDECREF(name);
+  return rc;
+}
+
 static int dynfloat_learn_key(PyObject **known, PyObject *of, PyObject *key, PyObject *was, PyObject *now) {
-  if (!was || !(mg_dynfloat_is_number(was) || PyTuple_CheckExact(was))) return 0;
+  if (was && now && PyList_CheckExact(was) && PyList_CheckExact(now))
+    return dynfloat_learn_replaced(known, mg_dynfloat_key_name(of, key), was, now);
+  if (!was || !mg_dynfloat_may_change(was)) return 0;
   return dynfloat_note(known, mg_dynfloat_key_name(of, key), was, now);
 }
 

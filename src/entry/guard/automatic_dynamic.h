@@ -1,5 +1,6 @@
 /* Numbers that differ from call to call (a learning rate under a scheduler, a counter of steps): from the
- * second value on they are inputs instead of constants.  What is known is kept per code
+ * second value on they are inputs instead of constants. Strings that differ (the name of an adapter) may
+ * then be keys of dicts without being guarded: see mg_unread_key.  What is known is kept per code
  * object, as names of places. */
 #ifndef MG_AUTOMATIC_DYNAMIC_H
 #define MG_AUTOMATIC_DYNAMIC_H
@@ -22,6 +23,7 @@ PyObject *mg_dynfloat_name(const MgGuards *g, SrcRef src);
 /* "the keys of this dict": by its source, or by itself when src is 0 or pinned. */
 PyObject *mg_dynfloat_keys_name(const MgGuards *g, SrcRef src, PyObject *dict);
 bool mg_dynfloat_is_number(PyObject *o);
+bool mg_dynfloat_may_change(PyObject *o); /* a number, a string, or a tuple, which may have some */
 /* The dimension whose size times stride is the stride of dimension k, as in a dense tensor; -1: none. */
 int mg_symsize_inner(const MgFacts *f, int k);
 PyObject *mg_symsize_name(const MgGuards *g, SrcRef src, const char *what, int k);

@@ -234,7 +234,8 @@ static bool guard_calc_holds(const MgGuards *g, const MgGuardOp *op, PyObject **
 /* Follows a source by one step from its parent's value. */
 static bool guard_load(const MgGuards *g, const MgGuardOp *op, PyObject **vals, const MgSlots *s) {
   const MgSrc *src = &g->src[op->src];
-  PyObject *v = mg_source_step(src, vals[src->parent], s);
+  PyObject *v = src->kind == SRC_key_of ? PyDict_GetItemWithError(vals[src->parent], vals[src->idx])
+                                        : mg_source_step(src, vals[src->parent], s);
   vals[op->src] = v;
   if (!v) mg_clear_as_no();
   return v != NULL;
@@ -273,6 +274,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_order: return guard_order_equal(v, op->o);
   case GK_order_is: return guard_order_equal(op->o, op->u.want);
   case GK_nokey: return guard_lacks_key(v, op->o);
+  case GK_nokey_of: return guard_lacks_key(v, vals[op->src2]);
   case GK_quiet: return !mg_finalizer_reached(v);
   case GK_quiet_attr: return !mg_finalizer_attr(v, op->o);
   case GK_quiet_slot: return op->u.i >= s->n || !mg_finalizer_slot(s->slot[op->u.i]);

@@ -20,6 +20,8 @@ static uint64_t source_hash(MgSrcKind kind, SrcRef parent, int32_t idx, PyObject
   return mg_hash_u64(h ^ (uint64_t)(uintptr_t)key) | 2;
 }
 
+static bool source_moves(const MgGuards *g, SrcRef src) { return src && g->src[src].trait & SRC_MOVES; }
+
 static uint8_t source_trait(const MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx) {
   enum { OF_CALC = SRC_DRAWS | SRC_READS | SRC_OTHER };
   switch (kind) {
@@ -28,7 +30,7 @@ static uint8_t source_trait(const MgGuards *g, MgSrcKind kind, SrcRef parent, in
   case SRC_size:
   case SRC_stride: return 0;
   case SRC_calc: break;
-  default: return SRC_OTHER;
+  default: return SRC_OTHER | (kind == SRC_key_of || source_moves(g, parent) ? SRC_MOVES : 0);
   }
   SrcRef second = (uint32_t)idx >> MG_CALC_BITS;
   return OF_CALC & ((parent ? g->src[parent].trait : 0) | (second ? g->src[second].trait : 0));
@@ -331,6 +333,7 @@ static void source_print(const MgGuards *g, SrcRef src, MgStrbuf *out, int *left
   for (const char *p = source_text[s->kind]; *p; p++) {
     if (*p != '%') mg_sb_putc(out, *p);
     else if (*++p == 'p') source_print(g, s->parent, out, left);
+    else if (*p == '2') source_print(g, (SrcRef)s->idx, out, left);
     else if (*p == 'i') mg_sb_printf(out, "%d", s->idx);
     else if (s->kind != SRC_slot) source_put_object(out, s->key);
     else if (mg_source_slot_name(g, s->idx))

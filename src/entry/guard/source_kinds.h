@@ -44,17 +44,18 @@ enum { MG_CALC_BITS = 5, MG_CALC_MASK = 31 };
 static inline bool mg_calc_is_unary(int op) { return op >= CALC_neg; }
 /* What a number is made of, through all operations: kept for each source, since operands are shared. */
 typedef enum MgSrcTrait {
-  SRC_DRAWS = 1,   /* a random number that a run draws */
-  SRC_READS = 2,   /* a number in a tensor */
-  SRC_OTHER = 4,   /* anything but sizes, strides and constants */
-  SRC_IN_GRAPH = 8 /* a torch-level graph can compute it (fx_sizes.c) */
+  SRC_DRAWS = 1,    /* a random number that a run draws */
+  SRC_READS = 2,    /* a number in a tensor */
+  SRC_OTHER = 4,    /* anything but sizes, strides and constants */
+  SRC_IN_GRAPH = 8, /* a torch-level graph can compute it (fx_sizes.c) */
+  SRC_MOVES = 16    /* found by a key that is another one at other calls, or in what is found so */
 } MgSrcTrait;
 typedef struct MgSrc {
   uint8_t kind;  /* MgSrcKind */
   uint8_t trait; /* MgSrcTrait bits of it and of its operands */
   SrcRef parent; /* 0 for roots */
-  int32_t
-      idx; /* slot, item or closure index; size: dimension; calc: second operand << MG_CALC_BITS | operator */
+  int32_t idx;   /* slot, item or closure index; size: dimension; calc: second operand << MG_CALC_BITS |
+                    operator; key_of: source of the key */
   PyObject *key; /* strong, or borrowed from the guard set for SRC_pinned; NULL when unused */
 } MgSrc;
 /* Is it computed when asked for, instead of loaded by the guards? */

@@ -47,6 +47,7 @@
   NAME(bucket_bytes_cap, "bucket_bytes_cap")                                                                 \
   NAME(comm_hooks, "_comm_hooks")                                                                            \
   NAME(attrname, "attrname")                                                                                 \
+  NAME(fget, "fget")                                                                                         \
   NAME(func, "func")                                                                                         \
   NAME(args, "args")                                                                                         \
   NAME(keywords, "keywords")                                                                                 \

@@ -125,12 +125,14 @@ static bool builtin_reads_key(const MgCall *c, PyObject *dict, PyObject **out) {
   return true;
 }
 
-/* d.get(k) of a lazy dict; false: it is filled now, or an exception is set. */
+/* d.get(k) of a lazy dict, or d.keys() that is only asked whether a key is there; false: it is filled
+ * now, or an exception is set. */
 static bool builtin_reads_lazy(const MgCall *c, PyObject *dict, PyObject **out) {
   char buf[256];
   const char *name = mg_policy_method(c->f, buf, sizeof buf);
   Py_ssize_t first = mg_policy_self(c->f) ? 0 : 1;
   *out = NULL;
+  if (!c->kwnames && c->npos == first && !strcmp(name, "keys")) return *out = mg_call_plain(c), true;
   if (c->kwnames || c->npos <= first || c->npos > first + 2 || strcmp(name, "get"))
     return mg_olderdict_fill(dict) != 0;
   PyObject *v = mg_olderdict_get(dict, c->arg[first]);

@@ -155,6 +155,16 @@ static bool call_asks_compiling(PyObject *fn) {
   return fn == mg_torch.is_compiling[0] || fn == mg_torch.is_compiling[1];
 }
 
+/* super().__getattr__(name) in a class of modules: only the keys that decide are guarded. */
+static bool call_submodule(const MgCall *c, PyObject *self, PyObject **out) {
+  Py_ssize_t first = self ? 0 : 1;
+  PyObject *m = self ? self : c->npos ? c->arg[0] : NULL;
+  if (c->kwnames || c->npos != first + 1 || !mg_older(m) || !PyUnicode_CheckExact(c->arg[first]))
+    return false;
+  *out = mg_rec_submodule(m, c->arg[first]);
+  return true;
+}
+
 PyObject *mg_call_function(const MgCall *c, PyObject *fn) {
   PyObject *out, *self = PyMethod_Check(c->f) ? PyMethod_GET_SELF(c->f) : NULL;
   if (call_asks_compiling(fn)) {
@@ -168,6 +178,7 @@ PyObject *mg_call_function(const MgCall *c, PyObject *fn) {
   if (!self && mg_symask_call(fn, c->arg, c->npos, c->kwnames, &out)) return out;
   if (mg_rec_replaced(fn, self, c->arg, c->nargsf, c->kwnames, &out)) return out;
   if (mg_draw_method(c, fn, self, &out)) return out;
+  if (fn == mg_torch.module_getattr && call_submodule(c, self, &out)) return out;
   if (call_is_disabled(fn)) {
     PyObject *original = call_torch_original(fn);
     return original ? call_wrapped(c, original, self) : call_disabled(fn);

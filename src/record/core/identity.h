@@ -31,9 +31,10 @@ typedef struct MgOlder {
   PyObject *orig, *seen; /* strong */
   PyObject *pristine; /* strong: list, deque -> tuple, dict -> its copy, set -> frozenset, cell -> content or
                          NULL */
-  PyObject *read;  /* strong, of a dict that was looked at key by key so far (older_dict.c): what these hold;
-                      of a list that was  only appended to so far (older_list.c): None; else NULL */
-  PyObject *attrs; /* strong: overlay of the instance dict: writes only, or all of it when full */
+  PyObject *read; /* strong, of a dict that was looked at key by key so far (older_dict.c): what these hold;
+                     of a list that was  only appended to so far (older_list.c): None; else NULL */
+  const struct MgLoop *loaded_by; /* with read: the frame that loaded it first; compared only */
+  PyObject *attrs;   /* strong: overlay of the instance dict: writes only, or all of it when full */
   PyObject *members; /* strong: writes to __slots__ members: name -> value; NULL at first */
   PyObject *attrs0;  /* strong: the full overlay before any write; NULL while not full */
   SrcRef src;        /* 0: behind an identity-guarded owner */

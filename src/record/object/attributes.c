@@ -235,8 +235,7 @@ static PyObject *attr_module_dict(PyObject *o, PyObject *where, PyObject **raw) 
   return r;
 }
 
-/* nn.Module.__getattr__ without its __dict__ reads: only the keys that decide are guarded. */
-static PyObject *attr_of_submodule(PyObject *o, PyObject *name) {
+PyObject *mg_rec_submodule(PyObject *o, PyObject *name) {
   PyObject *const where[] = {mg_names.parameters, mg_names.buffers, mg_names.modules};
   for (int i = 0; i < 3; i++) {
     PyObject *raw = NULL, *d = attr_module_dict(o, where[i], &raw), *v = NULL;
@@ -316,7 +315,7 @@ static bool attr_hook_is_c(PyTypeObject *t, PyObject *hook) {
 
 /* What the __getattr__ of the program's class says when there is no such attribute. */
 static PyObject *attr_hook(PyObject *o, PyObject *name, PyObject *hook) {
-  if (hook == mg_torch.module_getattr && mg_older(o)) return attr_of_submodule(o, name);
+  if (hook == mg_torch.module_getattr && mg_older(o)) return mg_rec_submodule(o, name);
   PyObject *args[2] = {o, name};
   return mg_ops.call(hook, args, 2, NULL);
 }

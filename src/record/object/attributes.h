@@ -14,6 +14,9 @@ PyObject *mg_rec_object_getattr(PyObject *o,
 PyObject *mg_rec_standin_getattr(PyObject *o, PyObject *name);
 int mg_rec_standin_setattr(PyObject *o, PyObject *name, PyObject *v);
 PyObject *mg_rec_getattr(PyObject *o, PyObject *name);
+/* nn.Module.__getattr__ of an older module, without its __dict__ reads: only the keys that decide are
+ * guarded. */
+PyObject *mg_rec_submodule(PyObject *o, PyObject *name);
 int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v); /* v NULL: delete */
 PyObject *mg_rec_special(PyObject *o, PyObject *name);        /* type lookup + bind (__enter__ ...) */
 #endif

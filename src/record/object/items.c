@@ -194,7 +194,10 @@ static int seq_contains_number(PyObject *c, PyObject *x) {
 }
 
 int mg_rec_contains(PyObject *c, PyObject *x) {
-  int has = mg_olderdict_lazy(c) ? mg_olderdict_contains(c, x) : MG_ASK_PYTHON;
+  const char *view = "";
+  PyObject *viewed = mg_rec && mg_rec->ident->nlazy ? mg_view_of(c, &view) : NULL;
+  PyObject *dict = viewed && !strcmp(view, "keys") ? viewed : c;
+  int has = mg_olderdict_lazy(dict) ? mg_olderdict_contains(dict, x) : MG_ASK_PYTHON;
   if (has != MG_ASK_PYTHON) return has;
   if (mg_rec) {
     mg_compared(c);

@@ -12,6 +12,7 @@
 #include "record/object/lazy_constants.h"
 #include <stdlib.h>
 #include <string.h>
+#include "entry/guard/automatic_dynamic.h"
 #include "entry/guard/guard_add.h"
 #include "entry/guard/source.h"
 #include "host/python/decode.h"
@@ -25,6 +26,8 @@
 #include "record/core/identity.h"
 #include "record/core/loop.h"
 #include "record/core/recording.h"
+#include "record/symbolic/dynamic_sources.h"
+#include "record/symbolic/number.h"
 #include "tuning.h"
 
 static bool unread_scalar(PyObject *o) {
@@ -156,21 +159,24 @@ static void unread_within(PyObject *o, int depth, bool by_c) {
   PyObject *k, *v;
   if (!o || !mg_rec->ident->waiting) return;
   if (!PyObject_IS_GC(o)) return unread_operand(o);
-  if (mg_standin_check(o) || PyType_Check(o) || PyModule_Check(o) || PyFunction_Check(o) ||
-      PyAnySet_CheckExact(o))
+  if (mg_standin_check(o) || mg_symfloat_is(o) || Py_TYPE(o) == mg_torch.size || PyType_Check(o) ||
+      PyModule_Check(o) || PyFunction_Check(o) || PyAnySet_CheckExact(o) || PyDictKeys_Check(o))
     return; /* elements were hashed */
+  if (!by_c && PyExceptionInstance_Check(o) && !(Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE))
+    return unread_within(((PyBaseExceptionObject *)o)->args, depth + 1, by_c);
   if (PyCFunction_Check(o)) return unread_within(PyCFunction_GET_SELF(o), depth + 1, by_c);
   if (PyMethod_Check(o)) return unread_within(PyMethod_GET_SELF(o), depth + 1, by_c);
   bool list = PyList_CheckExact(o) || PyTuple_CheckExact(o);
-  MgOlder *e = list || PyDict_CheckExact(o) ? NULL : mg_older(o);
+  bool dict = PyDict_CheckExact(o) || PyODict_CheckExact(o);
+  MgOlder *e = list || dict ? NULL : mg_older(o);
   if (e && (e->kind == OLDER_itself || e->kind == OLDER_object))
     return; /* its real state is the one that was there */
   if (unread_is_instance(o) && !by_c) return;
   PyObject *state = unread_state(o);
   if (state) o = state;
-  Py_ssize_t n = list                   ? PySequence_Fast_GET_SIZE(o)
-                 : PyDict_CheckExact(o) ? PyDict_GET_SIZE(o)
-                                        : MG_TUNE_UNREAD_ITEMS + 1;
+  Py_ssize_t n = MG_TUNE_UNREAD_ITEMS + 1;
+  if (list) n = PySequence_Fast_GET_SIZE(o);
+  else if (dict || state) n = PyDict_GET_SIZE(o);
   if (depth > MG_TUNE_UNREAD_DEPTH || n > MG_TUNE_UNREAD_ITEMS) return mg_unread_all();
   for (Py_ssize_t i = 0; list && i < n; i++) unread_within(PySequence_Fast_GET_ITEM(o, i), depth + 1, by_c);
   while (!list && PyDict_Next(o, &pos, &k, &v)) unread_within(v, depth + 1, by_c);
@@ -189,6 +195,7 @@ typedef enum UnreadLook {
   LOOK_top_loads, /* the same, and it loads */
   LOOK_top_two,   /* at the two topmost */
   LOOK_subscript,
+  LOOK_contains,
   LOOK_store_item,
   LOOK_keys, /* of a dict that is being made */
   LOOK_key,
@@ -234,12 +241,60 @@ static const uint8_t unread_look[BC__COUNT] = {
     [BC_BEFORE_WITH] = LOOK_top_two,
     [BC_STORE_ATTR] = LOOK_top,
     [BC_BINARY_SUBSCR] = LOOK_subscript,
+    [BC_CONTAINS_OP] = LOOK_contains,
     [BC_STORE_SUBSCR] = LOOK_store_item,
     [BC_BUILD_MAP] = LOOK_keys,
     [BC_MAP_ADD] = LOOK_key,
     [BC_RETURN_VALUE] = LOOK_returned,
     [BC_YIELD_VALUE] = LOOK_yielded,
 };
+
+SrcRef mg_unread_key(PyObject *o) {
+  MgUnread *u = PyUnicode_CheckExact(o) && mg_rec && mg_rec->dyn ? unread_find(o) : NULL;
+  if (!u || u->read) return 0;
+  SrcRef src = unread_src(mg_rec, u);
+  return src && mg_dynfloat_knows(mg_dynfloat_name(mg_rec->guards, src)) ? src : 0;
+}
+
+void mg_unread_look(PyObject *o) { unread_operand(o); }
+
+/* Is a container asked for a key in a way that does without the key's value?  A dict that is looked at key by
+ * key, or a view of one, does; and a method of the program is recorded itself. */
+static bool unread_asks_by_source(PyObject *c, PyObject *key, PyObject *method) {
+  const char *view;
+  if (!mg_unread_key(key)) return false;
+  PyObject *dict = mg_view_of(c, &view), *f = _PyType_Lookup(Py_TYPE(c), method);
+  const MgOlder *e = mg_older(dict ? dict : c);
+  if (e && e->read && PyDict_CheckExact(e->seen)) return true;
+  return !dict && unread_is_instance(c) && f && PyFunction_Check(f) &&
+         !mg_skip_opaque((PyCodeObject *)PyFunction_GET_CODE(f));
+}
+
+/* Is f the getter of attribute name in instances of t, or the hook that is asked for it? */
+static bool unread_is_getter(PyTypeObject *t, PyObject *name, PyObject *f) {
+  PyObject *d = _PyType_Lookup(t, name);
+  if (d && Py_IS_TYPE(d, &PyProperty_Type)) {
+    PyObject *get = PyObject_GetAttr(d, mg_names.fget);
+    Py_XDECREF(get); /* the property holds it */
+    return mg_clear_as_no(), get == f;
+  }
+  return f == _PyType_Lookup(t, mg_names.getattr) || f == _PyType_Lookup(t, mg_names.getattribute);
+}
+
+bool mg_unread_hands_on(const MgLoop *l) {
+  if (l->direct) return true;
+  if (!l->up) return false;
+  PyObject *f = l->v.func;
+  int op = l->up->in->op;
+  l = l->up;
+  switch (op) { /* C code may have called another method for it, as __index__ of the subscript of a list */
+  case BC_LOAD_ATTR: return unread_is_getter(Py_TYPE(TOS()), CO_NAME(l->in->arg), f);
+  case BC_BINARY_SUBSCR: return f == _PyType_Lookup(Py_TYPE(PEEK(2)), mg_names.getitem);
+  case BC_GET_ITER: return f == _PyType_Lookup(Py_TYPE(TOS()), mg_names.iter);
+  case BC_FOR_ITER: return f == _PyType_Lookup(Py_TYPE(TOS()), mg_names.next);
+  default: return false;
+  }
+}
 
 void mg_unread_before(MgLoop *l, const MgInstr *in, int reads) {
   MgIdent *d = l->rec->ident;
@@ -255,10 +310,13 @@ void mg_unread_before(MgLoop *l, const MgInstr *in, int reads) {
     if (reads > 1) unread_operand(PEEK(2));
     return;
   case LOOK_subscript:
-    unread_within(PEEK(1), 0, false);
+    if (!unread_asks_by_source(PEEK(2), PEEK(1), mg_names.getitem)) unread_within(PEEK(1), 0, false);
     if (!unread_is_container(PEEK(2))) break;
     d->loads = true;
     return;
+  case LOOK_contains:
+    if (unread_asks_by_source(PEEK(1), PEEK(2), mg_names.contains)) return;
+    break;
   case LOOK_store_item:
     unread_within(PEEK(1), 0, false);
     if (!PyList_CheckExact(PEEK(2)) && !PyDict_CheckExact(PEEK(2))) break;
@@ -268,7 +326,7 @@ void mg_unread_before(MgLoop *l, const MgInstr *in, int reads) {
     return;
   case LOOK_key: return unread_within(PEEK(2), 0, false);
   case LOOK_returned:
-    if (l->outer || l->direct) return;
+    if (l->outer || mg_unread_hands_on(l)) return;
     return unread_within(PEEK(1), 0, true);
   case LOOK_yielded: return unread_within(PEEK(1), 0, true);
   case LOOK_all: break;
@@ -324,7 +382,8 @@ static bool unread_is_shallow(PyObject *f) {
 
 /* f NULL: a function that runs unrecorded. */
 void mg_unread_call(PyObject *f, PyObject *const *arg, Py_ssize_t n) {
-  if (!mg_rec->ident->waiting || (f && (unread_is_move(f) || unread_is_class(f)))) return;
+  bool asks_class = f == (PyObject *)&PyType_Type && n == 1;
+  if (!mg_rec->ident->waiting || asks_class || (f && (unread_is_move(f) || unread_is_class(f)))) return;
   bool shallow = f && unread_is_shallow(f), by_class = f && mg_policy_of(f).action == ACT_isinstance;
   if (!shallow) unread_within(f, 0, true);
   for (Py_ssize_t i = by_class; i < n; i++) {

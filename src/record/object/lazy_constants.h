@@ -28,6 +28,12 @@ void mg_unread_call(PyObject *f, PyObject *const *arg, Py_ssize_t n);
 void mg_unread_all(void);
 /* Its source, when it is one, else 0. */
 SrcRef mg_unread_src(PyObject *o);
+/* The source of a string that has been another one at other calls, and that nobody has looked at; else 0.
+ * A dict may be asked for it without a guard on which string it is. */
+SrcRef mg_unread_key(PyObject *o);
+void mg_unread_look(PyObject *o); /* o itself is looked at */
+/* Does the instruction in the frame above push what frame l returns as it is?  Not so when C code gets it. */
+bool mg_unread_hands_on(const struct MgLoop *l);
 /* Is one in this tuple or slice? */
 bool mg_unread_in(PyObject *o);
 /* The object that it was loaded as; another object: itself.  Borrowed. */

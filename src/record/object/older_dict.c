@@ -16,6 +16,7 @@
 #include "record/core/loop.h"
 #include "record/core/recording.h"
 #include "record/object/finalizers.h"
+#include "record/object/lazy_constants.h"
 #include "record/object/wrap.h"
 #include "record/symbolic/dynamic_sources.h"
 #include "record/symbolic/number_index.h"
@@ -77,12 +78,48 @@ bool mg_older_loads_for(int around, bool (*next)(const MgLoop *l, const MgInstr 
   return loads && next(l, &l->code->instr[l->unit]);
 }
 
+/* Is a local variable read only to ask whether something is in it? */
+static bool olderdict_local_asked(const MgLoop *l, int slot) {
+  const MgCode *c = l->code;
+  if (l->v.code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) return false;
+  for (int unit = 0; unit < c->n; unit = mg_decode_after(c, unit))
+    for (int at = unit; at == unit || at > c->n; at = c->instr[at].next) {
+      const MgInstr *in = &c->instr[at];
+      bool reads = in->op == BC_LOAD_FAST || in->op == BC_LOAD_FAST_AND_CLEAR || in->op == BC_MAKE_CELL;
+      if (reads && in->arg == slot && (in->op != BC_LOAD_FAST || c->instr[in->next].op != BC_CONTAINS_OP))
+        return false;
+    }
+  return true;
+}
+
+/* The instruction that gets what in gets: where a function or property returns it, the one behind its call.
+ * mg_op_LOAD_ATTR looks at what a property returns. */
+static const MgInstr *olderdict_getter(const MgLoop **l, const MgInstr *in) {
+  while (in->op == BC_RETURN_VALUE && (*l)->up && !(*l)->outer) {
+    if (!(*l)->direct && ((*l)->up->in->op != BC_LOAD_ATTR || !mg_unread_hands_on(*l))) break;
+    *l = (*l)->up;
+    in = &(*l)->code->instr[(*l)->unit];
+  }
+  return in;
+}
+
+/* The instruction in gets a view of the keys of a dict: is it only asked whether a key is there? */
+static bool olderdict_view_asked(const MgLoop *l, const MgInstr *in) {
+  in = olderdict_getter(&l, in);
+  return in->op == BC_CONTAINS_OP || (in->op == BC_STORE_FAST && olderdict_local_asked(l, in->arg));
+}
+
 /* Will the dict that is being loaded be asked for one key, and nothing else? */
 static bool olderdict_asked(const MgLoop *l, const MgInstr *in) {
+  in = olderdict_getter(&l, in);
   if (in->op == BC_CONTAINS_OP) return true;
-  if (in->op == BC_LOAD_METHOD) return !PyUnicode_CompareWithASCIIString(CO_NAME(in->arg), "get");
+  if (in->op == BC_LOAD_METHOD && !PyUnicode_CompareWithASCIIString(CO_NAME(in->arg), "get")) return true;
+  const MgInstr *called = &l->code->instr[in->next];
+  if (in->op == BC_LOAD_METHOD && !PyUnicode_CompareWithASCIIString(CO_NAME(in->arg), "keys"))
+    return called->op == BC_CALL && olderdict_view_asked(l, &l->code->instr[called->next]);
   bool key = in->op == BC_LOAD_CONST || in->op == BC_LOAD_FAST || in->op == BC_LOAD_DEREF ||
              (in->op == BC_LOAD_GLOBAL && !in->flag);
+  while (key && l->code->instr[in->next].op == BC_LOAD_ATTR) in = &l->code->instr[in->next];
   return key && l->code->instr[in->next].op == BC_BINARY_SUBSCR;
 }
 
@@ -191,9 +228,24 @@ int mg_olderdict_fill(PyObject *seen) {
   return rc;
 }
 
+static SrcRef olderdict_src(const MgOlder *e) {
+  return e->src ? e->src : mg_source(mg_rec->guards, SRC_pinned, 0, 0, e->orig);
+}
+
+/* The source of what a dict has under a string that is another one at other calls, at key. */
+static SrcRef olderdict_moving(const MgOlder *e, SrcRef key) {
+  MgGuards *g = mg_rec->guards;
+  mg_guard_add(g, GK_type, key, (PyObject *)&PyUnicode_Type, 0);
+  return mg_source(g, SRC_key_of, olderdict_src(e), (int32_t)key, NULL);
+}
+
 PyObject *mg_olderdict_get(PyObject *seen, PyObject *key) {
   MgOlder *e = mg_older(seen);
   if (!olderdict_plain(key)) return mg_olderdict_fill(seen), NULL;
+  SrcRef moving = mg_unread_key(key);
+  PyObject *there = moving ? PyDict_GetItemWithError(e->orig, key) : NULL;
+  if (there) return mg_wrap(there, olderdict_moving(e, moving));
+  mg_unread_look(key);
   PyObject *v = PyDict_GetItemWithError(e->read, key);
   if (v) return mg_older_look(v) ? NULL : Py_NewRef(v);
   PyObject *read = e->read, *orig = e->orig, *w = NULL;
@@ -211,8 +263,14 @@ int mg_olderdict_contains(PyObject *seen, PyObject *key) {
   if (!olderdict_plain(key)) return mg_olderdict_fill(seen) ? -1 : MG_ASK_PYTHON;
   MgOlder *e = mg_older(seen);
   MgGuards *g = mg_rec->guards;
-  SrcRef src = e->src ? e->src : mg_source(g, SRC_pinned, 0, 0, e->orig);
+  SrcRef src = olderdict_src(e), moving = mg_unread_key(key);
   bool has = PyDict_GetItemWithError(e->orig, key) != NULL;
+  if (moving && has) return olderdict_moving(e, moving), true;
+  if (moving) {
+    mg_guard_add(g, GK_type, moving, (PyObject *)&PyUnicode_Type, 0);
+    mg_guard_pair(g, GK_nokey_of, src, moving, 0);
+    return false;
+  }
   mg_older_pin(key);
   if (has) mg_guard_add(g, GK_load, mg_source(g, SRC_key, src, 0, key), NULL, 0);
   else mg_guard_add(g, GK_nokey, src, key, 0);
@@ -237,6 +295,7 @@ PyObject *mg_olderdict_wrap(PyObject *v, SrcRef src) {
     if (src) mg_guard_add(mg_rec->guards, GK_type, src, (PyObject *)Py_TYPE(v), 0);
     d->v[at].pristine = PyDict_New();
     d->v[at].read = PyDict_New();
+    d->v[at].loaded_by = mg_rec->top;
     d->nlazy++;
     if (d->v[at].pristine && d->v[at].read) result = Py_NewRef(c);
   } else if (!olderdict_copy(at, keys, NULL)) result = Py_NewRef(c);

@@ -70,6 +70,7 @@ PyObject *mg_olderlist_wrap(PyObject *v, SrcRef src) {
   if (PyList_CheckExact(v) && mg_older_loads_for(d->depth - 1, olderlist_appended)) {
     if (src) mg_guard_add(mg_rec->guards, GK_type, src, (PyObject *)Py_TYPE(v), 0);
     d->v[at].read = Py_NewRef(Py_None);
+    d->v[at].loaded_by = mg_rec->top;
     d->nlazy++;
     if ((d->v[at].pristine = PyTuple_New(0))) result = Py_NewRef(c);
   } else if (!olderlist_copy(at)) result = Py_NewRef(c);
@@ -89,8 +90,10 @@ int mg_older_look(PyObject *seen) {
 
 int mg_older_fill_others(PyObject *seen, uint32_t from) {
   for (uint32_t i = from; i < mg_rec->ident->n; i++) {
-    PyObject *other = mg_rec->ident->v[i].seen;
-    if (other != seen && mg_older_fill(other)) return -1;
+    const MgOlder *other = &mg_rec->ident->v[i];
+    bool ours =
+        other->read && other->loaded_by == mg_rec->top; /* frames called in between look after theirs */
+    if (ours && other->seen != seen && mg_older_fill(other->seen)) return -1;
   }
   return 0;
 }

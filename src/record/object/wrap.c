@@ -417,7 +417,9 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
   else if (src && Py_TYPE(t) != mg_torch.enum_meta && mg_guard_is_value(v)) {
     mg_guard_value(r->guards, src, v);
     return wrap_itself(v, src, OLDER_object);
-  } else if (src && (!PyObject_TypeCheck(v, mg_torch.module) || mg_transient_class(t)) &&
+  } else if (src &&
+             (!PyObject_TypeCheck(v, mg_torch.module) || mg_transient_class(t) ||
+              r->guards->src[src].trait & SRC_MOVES) &&
              Py_TYPE(t) != mg_torch.enum_meta &&
              (ident_has_c_state(v) || PyExceptionInstance_Check(v) ||
               (t->tp_flags & Py_TPFLAGS_HEAPTYPE && mg_solid_base(t) == &PyBaseObject_Type))) {

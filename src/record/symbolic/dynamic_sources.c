@@ -86,6 +86,8 @@ bool mg_dynfloat_at(SrcRef src, PyObject *val) {
   if ((mg_guard_numpy_number(val) || (setting == 1 && dynfloat_at_once(val))) &&
       dynfloat_is_argument(mg_rec->guards, src))
     return true;
+  bool moves = mg_rec->guards->src[src].trait & SRC_MOVES && !PyTuple_CheckExact(val);
+  if (moves && dynfloat_at_once(val)) return true; /* of another object at each call */
   return mg_rec->dyn && mg_dynfloat_knows(mg_dynfloat_name(mg_rec->guards, src));
 }
 
@@ -141,8 +143,7 @@ bool mg_dynfloat_moves(PyObject *dict, PyObject *key, PyObject *v) {
 }
 
 bool mg_dynfloat_changes(PyObject *dict, PyObject *key, PyObject *v) {
-  if (!mg_rec->dyn || !mg_dynfloat_setting(v) || (!mg_dynfloat_is_number(v) && !PyTuple_CheckExact(v)))
-    return false;
+  if (!mg_rec->dyn || !mg_dynfloat_setting(v) || !mg_dynfloat_may_change(v)) return false;
   return mg_dynfloat_knows(mg_dynfloat_key_name(dict, key));
 }
 

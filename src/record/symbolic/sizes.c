@@ -418,8 +418,9 @@ void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef val) 
   if (!src || !r->guards || v->ndim > MG_FACTS_FOLLOW || r->guards->src[src].kind == SRC_pinned ||
       mg_draw_late(r->guards, src))
     return;
-  bool param =
-      Py_TYPE(tensor) == mg_torch.parameter && !mg_symsize_config("force_parameter_static_shapes", true);
+  bool moves = r->guards->src[src].trait & SRC_MOVES; /* a parameter of another module at other calls */
+  bool param = Py_TYPE(tensor) == mg_torch.parameter &&
+               (moves || !mg_symsize_config("force_parameter_static_shapes", true));
   if ((Py_TYPE(tensor) != mg_torch.tensor && !param) || v->ndim == 0) return;
   MgFacts *f = mg_guard_facts(r->guards, src);
   if (!f) return;
