@@ -119,7 +119,7 @@ def test_a_compiled_forward_gives_eagers_tokens_from_three_graphs(name, way, cac
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("name", ["llama", "gpt2"])
+@pytest.mark.parametrize("name", ["llama", "gpt2", "qwen2"])
 def test_prompts_of_any_length_share_the_graphs(name):
     eager, generate = _model(name).generate, _by_forward(_model(name))
     for length in (7, 12):
@@ -129,7 +129,7 @@ def test_prompts_of_any_length_share_the_graphs(name):
         prompt = _prompt(name, length)
         assert torch.equal(_tokens(generate, prompt), _tokens(eager, prompt))
     assert_counts(before, graphs=0, misses=0, breaks=0)
-    assert before.graphs <= 4
+    assert before.graphs <= 3
 
 
 @pytest.mark.model

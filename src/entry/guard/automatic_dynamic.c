@@ -233,6 +233,9 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
   int rc = vals && lost.at ? dynfloat_learn_paths(known, g, s, vals, &lost) : (PyErr_NoMemory(), -1);
   free(lost.at);
   free(vals);
+  for (uint32_t i = 0; i < g->nop && !rc; i++)
+    if (g->op[i].kind == GK_tensor && g->src[g->op[i].src].kind != SRC_pinned)
+      rc = dynfloat_add_named(known, mg_symsize_seen_name(g, g->op[i].src));
   for (uint32_t i = 0; i < g->ndict && !rc; i++) {
     const MgDictGuard *d = &g->dict[i];
     if (d->all && mg_dict_guard_lives(d)) rc = dynfloat_note_keys(known, g, 0, d->dict, d->order);
@@ -275,6 +278,10 @@ int mg_symsize_inner(const MgFacts *f, int k) {
   return -1;
 }
 
+PyObject *mg_symsize_value_name(int64_t size) { return PyUnicode_FromFormat("size %lld", (long long)size); }
+
+PyObject *mg_symsize_seen_name(const MgGuards *g, SrcRef src) { return mg_symsize_name(g, src, "seen", 0); }
+
 int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFacts *was, PyObject *now) {
   if (!now || Py_TYPE(now) != was->type || !mg_symsize_config("automatic_dynamic_shapes", true)) return 0;
   MgFacts *f = mg_facts_new(now);
@@ -285,10 +292,8 @@ int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFa
     bool stride = i >= f->ndim;
     if (f->dim[i] == was->dim[i] || was->dim[i] == MG_FACTS_ANY || was->dim[i] == MG_FACTS_FREE) continue;
     if (stride && (k >= MG_FACTS_FOLLOW || was->follow[k] || mg_symsize_inner(f, k) >= 0)) continue;
-    PyObject *n = mg_symsize_name(g, src, stride ? "stride" : "size", k);
-    if (!*known) *known = PySet_New(NULL);
-    rc = n && *known ? PySet_Add(*known, n) : -1;
-    Py_XDECREF(n);
+    rc = dynfloat_add_named(known, mg_symsize_name(g, src, stride ? "stride" : "size", k));
+    if (!rc && !stride) rc = dynfloat_add_named(known, mg_symsize_value_name(was->dim[i]));
   }
   free(f);
   return rc;

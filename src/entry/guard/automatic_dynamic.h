@@ -34,6 +34,10 @@ bool mg_symsize_config(const char *name, bool dflt);
 /* After an entry did not fit: notes the dimensions of a tensor that are others now. */
 int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFacts *was, PyObject *now);
 bool mg_state_knows(PyObject *known, int i);
+/* "a dimension of this size has come to have another", for sources that no entry has met so far. */
+PyObject *mg_symsize_value_name(int64_t size);
+/* "an entry has a tensor at this source" */
+PyObject *mg_symsize_seen_name(const MgGuards *g, SrcRef src);
 /* Such a guard of an entry failed: notes it in *known; the code's next recordings stop guarding such answers
  * when that has happened often.  -1 with an exception. */
 int mg_symstate_learn(PyObject **known);

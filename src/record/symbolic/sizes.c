@@ -324,9 +324,16 @@ static bool symsize_learned(const MgRec *r, SrcRef src, const char *what, int k)
   return has > 0;
 }
 
+/* A tensor that no entry has met so far, as a cache that an earlier run has made, has a size that another
+ * tensor had, and which has changed: it will change along. */
+static bool symsize_spreads(const MgRec *r, SrcRef src, int64_t size) {
+  bool changes = r->dyn && size > 1 && mg_dynfloat_knows(mg_symsize_value_name(size));
+  return changes && !mg_dynfloat_knows(mg_symsize_seen_name(r->guards, src));
+}
+
 /* May dimension k differ in other runs? */
-static MgSizeMark symsize_changes(MgCapture *cap, PyObject *tensor, SrcRef src, int k, int64_t *lo,
-                                  int64_t *hi) {
+static MgSizeMark symsize_changes(MgCapture *cap, PyObject *tensor, SrcRef src, int k, int64_t size,
+                                  int64_t *lo, int64_t *hi) {
   const MgRec *r = cap->rec;
   MgSizeMark mark = mg_symmark_dim(tensor, src, k, lo, hi);
   int setting = r->cfg ? r->cfg->dynamic : -1;
@@ -337,7 +344,7 @@ static MgSizeMark symsize_changes(MgCapture *cap, PyObject *tensor, SrcRef src, 
   if (cap->unwrapping && mark != MARK_free) mark = MARK_none; /* torch itself marks inner tensors */
   if (mark != MARK_none) return mark;
   if (cap->sizes.all) return MARK_dynamic;
-  return symsize_learned(r, src, "size", k) ? MARK_dynamic : MARK_static;
+  return symsize_learned(r, src, "size", k) || symsize_spreads(r, src, size) ? MARK_dynamic : MARK_static;
 }
 
 enum { STRIDE_fixed = -2 }; /* instead of the dimension below: the stride is not known to change */
@@ -395,7 +402,7 @@ static void symsize_guard_bounds(MgCapture *cap, SrcRef size, int64_t lo, int64_
 /* The symbol of dimension k of an input; 0: it stays a constant. */
 static SymRef symsize_dim(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef val, int k, int64_t size) {
   int64_t lo = 2, hi = MG_SIZE_MOST;
-  MgSizeMark mark = symsize_changes(cap, tensor, src, k, &lo, &hi);
+  MgSizeMark mark = symsize_changes(cap, tensor, src, k, size, &lo, &hi);
   if (size < 0 || size > MG_SIZE_MOST) return 0;
   MgSizeOf of = {.val = val, .dim = k};
   if (mark == MARK_free) return mg_symsize_symbol(cap, 0, &of, size, 0, MG_SIZE_MOST);
