@@ -84,19 +84,20 @@ def test_an_adapter_that_is_not_active_costs_nothing(kind):
     assert_counts(graphs=1, misses=1)
 
 
-def test_names_ranks_and_scales_share_three_graphs():
-    model, fast, x = _adapted("lora")
+@pytest.mark.parametrize("kind", ["lora", "dora", "ia3"])
+def test_names_ranks_and_scales_share_three_graphs(kind):
+    model, fast, x = _adapted(kind)
     for rank in (4, 6, 3, 8, 16):
         name = f"rank{rank}"
-        model.add_adapter(name, _config("lora", rank))
+        model.add_adapter(name, _config(kind, rank))
         model.set_adapter(name)
         _follows(model, fast, x)
-    for layer in _layers(model):
+    for layer in _layers(model) if kind != "ia3" else ():
         layer.set_scale("rank8", 0.25)
     for name in ("rank8", "rank3", "default"):
         model.set_adapter(name)
         _follows(model, fast, x)
-    assert counts().graphs <= 3
+    assert counts().graphs <= (2 if kind == "ia3" else 3)
     assert_counts(breaks=0)
 
 

@@ -275,6 +275,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_order_is: return guard_order_equal(op->o, op->u.want);
   case GK_nokey: return guard_lacks_key(v, op->o);
   case GK_nokey_of: return guard_lacks_key(v, vals[op->src2]);
+  case GK_noattr_of: return !_PyType_Lookup((PyTypeObject *)v, vals[op->src2]);
   case GK_quiet: return !mg_finalizer_reached(v);
   case GK_quiet_attr: return !mg_finalizer_attr(v, op->o);
   case GK_quiet_slot: return op->u.i >= s->n || !mg_finalizer_slot(s->slot[op->u.i]);

@@ -172,7 +172,8 @@ static bool call_check_args(const MgCall *c, bool older_ok) {
 /* ---- special handlings ---- */
 
 static PyObject *call_getattr(const MgCall *c, bool only_has) {
-  PyObject *r = mg_rec_getattr(c->arg[0], c->arg[1]);
+  PyObject *r = mg_rec_getattr_moving(c->arg[0], c->arg[1]);
+  if (!r && !PyErr_Occurred()) r = mg_rec_getattr(c->arg[0], c->arg[1]);
   if (r) {
     if (!only_has) return r;
     Py_DECREF(r);

@@ -140,6 +140,7 @@ int mg_call_module(const MgCall *c, PyObject **out) {
   if (!forward) return -1;
   mg_rec->tail_call = c->tail;
   *out = mg_ops.call(forward, c->arg, c->nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, c->kwnames);
+  if (mg_rec) mg_rec->called_frame = true; /* what is unread in the arguments was that call's concern */
   Py_DECREF(forward);
   return *out ? 1 : -1;
 }
@@ -162,6 +163,7 @@ static bool call_submodule(const MgCall *c, PyObject *self, PyObject **out) {
   if (c->kwnames || c->npos != first + 1 || !mg_older(m) || !PyUnicode_CheckExact(c->arg[first]))
     return false;
   *out = mg_rec_submodule(m, c->arg[first]);
+  if (mg_rec) mg_rec->called_frame = true; /* the name has been looked at, where it had to be */
   return true;
 }
 

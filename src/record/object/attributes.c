@@ -18,6 +18,7 @@
 #include "record/numpy/array_type.h"
 #include "record/object/class_writes.h"
 #include "record/object/finalizers.h"
+#include "record/object/lazy_constants.h"
 #include "record/object/namespaces.h"
 #include "record/object/wrap.h"
 #include "record/symbolic/dynamic_sources.h"
@@ -235,8 +236,65 @@ static PyObject *attr_module_dict(PyObject *o, PyObject *where, PyObject **raw) 
   return r;
 }
 
+/* The source of the dict that an older module has there, or 0: its copy may have been written to. */
+static SrcRef attr_module_dict_src(PyObject *o, PyObject *where) {
+  PyObject *raw = NULL, *d = attr_module_dict(o, where, &raw);
+  const MgOlder *e = d && mg_olderdict_lazy(d) ? mg_older(d) : NULL;
+  PyObject *pinned = e ? e->orig : d ? NULL : raw;
+  SrcRef src = e && e->src ? e->src : pinned ? mg_source(mg_rec->guards, SRC_pinned, 0, 0, pinned) : 0;
+  Py_XDECREF(d);
+  return src;
+}
+
+/* What the dicts of an older module have under a string that is another one at other calls, at key: found by
+ * it in every call.  NULL without exception: nothing, or it cannot be found so. */
+static PyObject *attr_moving(PyObject *o, PyObject *name, SrcRef key) {
+  PyObject *const where[] = {mg_names.parameters, mg_names.buffers, mg_names.modules};
+  PyObject **attrs = _PyObject_GetDictPtr(mg_older_orig(o)), *v = NULL;
+  MgGuards *g = mg_rec->guards;
+  int at = -1;
+  while (!v && ++at < 3) {
+    PyObject *d = attrs && *attrs ? PyDict_GetItemWithError(*attrs, where[at]) : NULL;
+    if (!d || !PyDict_CheckExact(d)) return NULL;
+    v = PyDict_GetItemWithError(d, name);
+  }
+  if (v) mg_guard_add(g, GK_type, key, (PyObject *)&PyUnicode_Type, 0);
+  for (int i = 0; v && i <= at; i++) {
+    SrcRef dict = attr_module_dict_src(o, where[i]);
+    if (!dict) return NULL;
+    if (i == at) return mg_wrap(v, mg_source(g, SRC_key_of, dict, (int32_t)key, NULL));
+    mg_guard_pair(g, GK_nokey_of, dict, key, 0);
+  }
+  return NULL;
+}
+
+PyObject *mg_rec_getattr_moving(PyObject *o, PyObject *name) {
+  SrcRef key = mg_unread_key(name);
+  const MgOlder *e = key ? mg_older(o) : NULL;
+  PyTypeObject *t = Py_TYPE(o);
+  PyObject **attrs = e ? _PyObject_GetDictPtr(e->orig) : NULL, *v = NULL;
+  bool module = attrs && *attrs && !e->attrs && !mg_rec->ident->classes && t == mg_subclass_of(t) &&
+                PyObject_TypeCheck(o, mg_torch.module) && attr_class(t).generic &&
+                attr_lookup_type(t, mg_names.getattr) == mg_torch.module_getattr;
+  if (module && !_PyType_Lookup(t, name) && !PyDict_GetItemWithError(*attrs, name)) {
+    MgGuards *g = mg_rec->guards;
+    SrcRef self = mg_older_by_path(e) ? e->src : mg_source(g, SRC_pinned, 0, 0, e->orig);
+    mg_guard_add(g, GK_type, key, (PyObject *)&PyUnicode_Type, 0);
+    mg_guard_add(g, GK_type, self, (PyObject *)t, 0);
+    mg_guard_pair(g, GK_noattr_of, mg_source(g, SRC_pinned, 0, 0, (PyObject *)t), key, 0);
+    mg_guard_pair(g, GK_nokey_of, mg_source(g, SRC_instdict, self, 0, NULL), key, 0);
+    v = attr_moving(o, name, key);
+  }
+  if (!v && !PyErr_Occurred()) mg_unread_look(name);
+  return v;
+}
+
 PyObject *mg_rec_submodule(PyObject *o, PyObject *name) {
   PyObject *const where[] = {mg_names.parameters, mg_names.buffers, mg_names.modules};
+  SrcRef key = mg_unread_key(name);
+  PyObject *moving = key ? attr_moving(o, name, key) : NULL;
+  if (moving || PyErr_Occurred()) return moving;
+  mg_unread_look(name);
   for (int i = 0; i < 3; i++) {
     PyObject *raw = NULL, *d = attr_module_dict(o, where[i], &raw), *v = NULL;
     if (!d && !raw) {

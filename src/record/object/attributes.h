@@ -17,6 +17,10 @@ PyObject *mg_rec_getattr(PyObject *o, PyObject *name);
 /* nn.Module.__getattr__ of an older module, without its __dict__ reads: only the keys that decide are
  * guarded. */
 PyObject *mg_rec_submodule(PyObject *o, PyObject *name);
+/* getattr(o, name) of a module by a string that is another one at other calls: a parameter, buffer or
+ * submodule, whichever string that is.  NULL without exception: it is looked up as usual, and name looked at.
+ */
+PyObject *mg_rec_getattr_moving(PyObject *o, PyObject *name);
 int mg_rec_setattr(PyObject *o, PyObject *name, PyObject *v); /* v NULL: delete */
 PyObject *mg_rec_special(PyObject *o, PyObject *name);        /* type lookup + bind (__enter__ ...) */
 #endif

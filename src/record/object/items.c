@@ -62,7 +62,8 @@ int mg_rec_find_number(PyObject *dict, PyObject *key, PyObject **same) {
 PyObject *mg_rec_getitem(PyObject *o, PyObject *key) {
   if (mg_olderdict_lazy(o)) {
     PyObject *v = mg_olderdict_get(o, key);
-    if (!v && !PyErr_Occurred() && mg_olderdict_lazy(o)) PyErr_SetObject(PyExc_KeyError, key);
+    if (!v && !PyErr_Occurred() && mg_olderdict_lazy(o))
+      mg_unread_look(key), PyErr_SetObject(PyExc_KeyError, key);
     if (v || PyErr_Occurred()) return v;
   }
   if (mg_rec && PyDict_Check(o)) mg_compared(key);

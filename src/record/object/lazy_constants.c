@@ -347,21 +347,28 @@ static bool unread_is_class(PyObject *f) {
   return true;
 }
 
-/* Methods of containers that pass on what they are given, or have. */
-static bool unread_is_move(PyObject *f) {
+/* Is f a method of containers that passes on what it is given, or has?  Of one that is given a key, the key
+ * is looked at, unless the dict does without its value. */
+static bool unread_is_move(PyObject *f, PyObject *const *arg, Py_ssize_t n) {
   static const struct {
     PyTypeObject *type;
     const char *name;
-  } moves[] = {
-      {&PyList_Type, "append"}, {&PyDict_Type, "items"}, {&PyDict_Type, "values"}, {&PyDict_Type, "keys"}};
+    bool keyed, finds;
+  } moves[] = {{&PyList_Type, "append"}, {&PyDict_Type, "items"},     {&PyDict_Type, "values"},
+               {&PyDict_Type, "keys"},   {&PyDict_Type, "pop", true}, {&PyDict_Type, "get", true, true}};
   PyTypeObject *t = NULL;
   const PyMethodDef *def = NULL;
   if (Py_IS_TYPE(f, &PyMethodDescr_Type)) t = PyDescr_TYPE(f), def = ((PyMethodDescrObject *)f)->d_method;
   else if (PyCFunction_CheckExact(f) && PyCFunction_GET_SELF(f))
     t = Py_TYPE(PyCFunction_GET_SELF(f)), def = ((PyCFunctionObject *)f)->m_ml;
-  for (size_t i = 0; def && i < sizeof moves / sizeof *moves; i++)
-    if (t == moves[i].type && !strcmp(def->ml_name, moves[i].name)) return true;
-  return false;
+  size_t i = 0, all = def ? sizeof moves / sizeof *moves : 0;
+  while (i < all && (t != moves[i].type || strcmp(def->ml_name, moves[i].name))) i++;
+  if (i == all) return false;
+  PyObject *self = PyCFunction_Check(f) ? PyCFunction_GET_SELF(f) : n ? *arg++ : NULL;
+  Py_ssize_t given = PyCFunction_Check(f) ? n : n - 1;
+  if (!moves[i].keyed || given < 1) return true;
+  if (!moves[i].finds || !unread_asks_by_source(self, *arg, mg_names.getitem)) unread_within(*arg, 0, true);
+  return true;
 }
 
 /* C code that looks at what it is given, but not at what is in it. */
@@ -380,13 +387,22 @@ static bool unread_is_shallow(PyObject *f) {
   }
 }
 
+/* Is a module asked for the attribute of a name that keeps changing?  mg_rec_getattr_moving looks at it. */
+static bool unread_names_attribute(PyObject *f, PyObject *o, PyObject *name) {
+  MgAction act = mg_policy_of(f).action;
+  return (act == ACT_getattr || act == ACT_hasattr) && mg_unread_key(name) &&
+         PyObject_TypeCheck(o, mg_torch.module);
+}
+
 /* f NULL: a function that runs unrecorded. */
 void mg_unread_call(PyObject *f, PyObject *const *arg, Py_ssize_t n) {
   bool asks_class = f == (PyObject *)&PyType_Type && n == 1;
-  if (!mg_rec->ident->waiting || asks_class || (f && (unread_is_move(f) || unread_is_class(f)))) return;
+  if (!mg_rec->ident->waiting || asks_class || (f && (unread_is_move(f, arg, n) || unread_is_class(f))))
+    return;
   bool shallow = f && unread_is_shallow(f), by_class = f && mg_policy_of(f).action == ACT_isinstance;
   if (!shallow) unread_within(f, 0, true);
   for (Py_ssize_t i = by_class; i < n; i++) {
+    if (shallow && i == 1 && unread_names_attribute(f, arg[0], arg[1])) continue;
     if (shallow) unread_operand(arg[i]);
     else unread_within(arg[i], 0, true);
   }

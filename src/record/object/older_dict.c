@@ -239,12 +239,18 @@ static SrcRef olderdict_moving(const MgOlder *e, SrcRef key) {
   return mg_source(g, SRC_key_of, olderdict_src(e), (int32_t)key, NULL);
 }
 
+static void olderdict_lacks_moving(const MgOlder *e, SrcRef key) {
+  mg_guard_add(mg_rec->guards, GK_type, key, (PyObject *)&PyUnicode_Type, 0);
+  mg_guard_pair(mg_rec->guards, GK_nokey_of, olderdict_src(e), key, 0);
+}
+
 PyObject *mg_olderdict_get(PyObject *seen, PyObject *key) {
   MgOlder *e = mg_older(seen);
   if (!olderdict_plain(key)) return mg_olderdict_fill(seen), NULL;
   SrcRef moving = mg_unread_key(key);
   PyObject *there = moving ? PyDict_GetItemWithError(e->orig, key) : NULL;
   if (there) return mg_wrap(there, olderdict_moving(e, moving));
+  if (moving) return olderdict_lacks_moving(e, moving), NULL;
   mg_unread_look(key);
   PyObject *v = PyDict_GetItemWithError(e->read, key);
   if (v) return mg_older_look(v) ? NULL : Py_NewRef(v);
@@ -266,11 +272,7 @@ int mg_olderdict_contains(PyObject *seen, PyObject *key) {
   SrcRef src = olderdict_src(e), moving = mg_unread_key(key);
   bool has = PyDict_GetItemWithError(e->orig, key) != NULL;
   if (moving && has) return olderdict_moving(e, moving), true;
-  if (moving) {
-    mg_guard_add(g, GK_type, moving, (PyObject *)&PyUnicode_Type, 0);
-    mg_guard_pair(g, GK_nokey_of, src, moving, 0);
-    return false;
-  }
+  if (moving) return olderdict_lacks_moving(e, moving), false;
   mg_older_pin(key);
   if (has) mg_guard_add(g, GK_load, mg_source(g, SRC_key, src, 0, key), NULL, 0);
   else mg_guard_add(g, GK_nokey, src, key, 0);

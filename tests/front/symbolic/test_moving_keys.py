@@ -231,3 +231,150 @@ def test_module_attributes_by_super_depend_on_nothing_else():
     assert_counts(graphs=1, misses=1, breaks=0)
     model.inner = torch.nn.Linear(4, 4)
     torch.testing.assert_close(fast(x), model(x))
+
+
+class Parts(torch.nn.Module):
+    """Parameters, buffers, submodules and plain attributes, asked for by name."""
+
+    kind = 3.0
+
+    def __init__(self):
+        super().__init__()
+        self.own = 2.0
+        for name in "abcd":
+            self.register_parameter(name, torch.nn.Parameter(torch.randn(3)))
+        self.register_buffer("e", torch.randn(3))
+        self.register_buffer("f", torch.randn(3))
+        self.g, self.h = torch.nn.Linear(3, 3), torch.nn.ReLU()
+
+    @property
+    def made(self):
+        return 5.0
+
+
+def _by_getattr(x, parts, name):
+    return x + 1, getattr(parts, name)
+
+
+def _by_default(x, parts, name):
+    return x + 1, getattr(parts, name, "none")
+
+
+def _by_method(x, parts, name):
+    try:
+        return x + 1, parts.__getattr__(name)
+    except AttributeError as e:
+        return x, str(e)
+
+
+def _by_function(x, parts, name):
+    try:
+        return x + 1, torch.nn.Module.__getattr__(parts, name)
+    except AttributeError as e:
+        return x, str(e)
+
+
+def _by_hasattr(x, parts, name):
+    return x + 1, hasattr(parts, name)
+
+
+def _after_a_write(x, parts, name):
+    parts.b = torch.nn.Parameter(torch.ones(3))
+    parts.note = x
+    return x + 1, getattr(parts, name, None)
+
+
+def _used(x, parts, name):
+    found = getattr(parts, name, 1.0)
+    return found(x) if callable(found) else x * found
+
+
+GETTERS = [_by_getattr, _by_default, _by_method, _by_function, _by_hasattr, _after_a_write, _used]
+
+
+@pytest.mark.parametrize("names", ["abcd", "efab", "ghab", "abgefh"])
+@pytest.mark.parametrize("f", GETTERS, ids=lambda f: f.__name__)
+def test_attributes_of_modules_by_names_that_change(f, names):
+    fast, x, mine, other = magneto.compile(f), torch.randn(3), Parts(), Parts()
+    other.load_state_dict(mine.state_dict())
+    for name in [*names, "own", "kind", "made", "missing", *names, "lost"]:
+        if f is _by_getattr and name in ("missing", "lost"):
+            continue
+        got, expected = fast(x, mine, name), f(x, other, name)
+        if isinstance(expected, tuple) and callable(expected[1]):
+            assert type(got[1]) is type(expected[1]) and got[1] is getattr(mine, name)
+        else:
+            assert_same(got, expected)
+
+
+def test_parameters_by_name_are_one_graph():
+    fast, x, parts = magneto.compile(_used), torch.randn(3), Parts()
+    for name in "abcd":
+        assert_same(fast(x, parts, name), _used(x, parts, name))
+    assert_counts(graphs=2, misses=2)
+    parts.a = torch.nn.Parameter(torch.randn(3))
+    assert_same(fast(x, parts, "a"), _used(x, parts, "a"))
+    assert_counts(misses=2)
+    Parts.x = property(lambda self: 7.0)
+    try:
+        assert_same(fast(x, parts, "x"), x * 7.0)
+    finally:
+        del Parts.x
+    parts.__dict__["b"] = 4.0
+    assert_same(fast(x, parts, "b"), x * 4.0)
+    assert_same(fast(x, parts, "c"), _used(x, parts, "c"))
+
+
+def test_a_class_that_gets_the_attribute_later_is_asked():
+    fast, x, parts = magneto.compile(_used), torch.randn(3), Parts()
+    for name in "abcd":
+        fast(x, parts, name)
+    Parts.a = 3.0
+    try:
+        assert_same(fast(x, parts, "a"), x * 3.0)
+        assert_same(fast(x, parts, "b"), _used(x, parts, "b"))
+    finally:
+        del Parts.a
+    assert_same(fast(x, parts, "a"), _used(x, parts, "a"))
+
+
+class Noting(torch.nn.Module):
+    def forward(self, x, *, name="none", **others):
+        return x + 1, others.get("note"), others.get(name, "absent"), others.pop("note", None), len(others)
+
+
+def test_strings_pass_through_modules_and_keyword_dicts():
+    module = Noting()
+
+    def noted(x, name, note):
+        return module(x, note=note, other=1), module(x, name=name, note=note)
+
+    fast, x = magneto.compile(noted), torch.randn(3)
+    for note in ("one", "two", "three"):
+        assert_same(fast(x, "note", note), noted(x, "note", note))
+    assert_counts(graphs=1, misses=1)
+    for name in ("lost", "note", "other"):
+        assert_same(fast(x, name, "four"), noted(x, name, "four"))
+
+
+def _absent(x, d, key):
+    return x + 1, d.get(key, "default"), d.get(key)
+
+
+def _lost(x, d, key):
+    try:
+        return x + 1, d[key]
+    except KeyError as e:
+        return x, str(e), e.args
+
+
+@pytest.mark.parametrize("f", [_absent, _lost], ids=lambda f: f.__name__)
+def test_keys_that_are_not_there_may_change(f):
+    fast, x, d = magneto.compile(f), torch.randn(3), {"a": 1.0, "b": 2.0}
+    for key in ("a", "b", "c", "d", "e", "a", "f", "b"):
+        assert_same(fast(x, dict(d), key), f(x, dict(d), key))
+    before = counts()
+    for key in "ghij":
+        assert_same(fast(x, dict(d), key), f(x, dict(d), key))
+    if f is _absent:
+        assert_counts(before, misses=0)
