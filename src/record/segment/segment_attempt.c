@@ -179,6 +179,7 @@ int mg_segment_attempt(Segment *s) {
   Py_XDECREF(a.rec.dyn);
   Py_XDECREF(a.rec.shown);
   Py_XDECREF(a.rec.ids);
+  Py_XDECREF(a.rec.changed);
   Py_XDECREF(a.rec.refused);
   Py_XDECREF(a.rec.dynamic_sources);
   Py_XDECREF(a.rec.unbacked_sources);

@@ -3,14 +3,24 @@
  * it. The order in which rows are looked at is the picture in retries.def. */
 #include "record/segment/segment_parts.h"
 #include "base/log.h"
+#include "host/python/code_info.h"
 #include "record/core/capture.h"
 #include "record/object/older_iterators.h"
 
 static long retry_count[RETRY__COUNT]; /* how often each row fired, for tests */
 
+/* Numbers that a segment has changed are known as such that change. */
+static void retry_learn(Segment *s, const MgRec *r) {
+  PyObject *known = s->info->dyn ? s->info->dyn : (s->info->dyn = PySet_New(NULL));
+  PyObject *done = known ? PyObject_CallMethod(known, "update", "O", r->changed) : NULL;
+  if (!done) PyErr_Clear(); /* they are constants as before */
+  Py_XDECREF(done);
+}
+
 static void retry_deny(Segment *s, const MgRec *r, MgRetryKind k) {
   retry_count[k]++;
   s->denied |= 1u << k;
+  if (k == RETRY_numbers) retry_learn(s, r);
   const MgRetryRow *row = &mg_retry_row[k];
   mg_log(MG_LOG_plan_frame, "retry %s: %s; from here on %s", row->name, row->failed, row->denied);
   if (k == RETRY_sizes)

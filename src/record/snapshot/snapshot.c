@@ -770,6 +770,7 @@ MgSnapshot *mg_snapshot_build(PyObject **slots, int n, const bool *untouched, Py
   }
   if (ret && (s->ret = mg_snap_build(&b, ret)) == SNAP_FAIL) goto done;
   if (!mg_snap_writes(&b)) goto done;
+  mg_snap_numbers();
   for (uint32_t i = 0; i < b.nlate; i++) {
     const MgSnapLate *late = &b.late[i];
     if (snap_append(&b, (MgSnapInstr){late->op, late->me, 1, 0, NULL}, &late->state, true) == SNAP_FAIL)

@@ -37,6 +37,8 @@ uint32_t mg_snap_dict_iterator(MgBuilder *b, PyObject *o); /* an iterator of a d
 
 /* Changes of older objects; false with a break. */
 bool mg_snap_writes(MgBuilder *b);
+/* Fails the row `numbers` of retries.def when that applies. */
+void mg_snap_numbers(void);
 /* Hooks that the program registered on tensors: at each run anew, in order.  The
  * handles are what that gives. */
 bool mg_snap_hooks(MgBuilder *b);

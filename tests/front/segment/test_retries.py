@@ -86,6 +86,15 @@ def returns_id_and_object(x):
     return x + 1, o, id(o)
 
 
+class Counter:
+    calls = 0
+
+
+def counts_calls(x):
+    Counter.calls += 1
+    return x * Counter.calls
+
+
 def hooks_result(x):
     y = x * 2
     y.register_hook(lambda g: g + 1)
@@ -121,6 +130,7 @@ PROGRAMS = {
     "compiling": (raises_while_compiling, lambda: [torch.ones(3)], {}, {"compiling": 1}),
     "function": (asks_in_backward, lambda: [leaf(3)], {}, {"function": 1}),
     "ids": (returns_id_and_object, lambda: [torch.ones(3)], {}, {"ids": 1}),
+    "numbers": (counts_calls, lambda: [torch.ones(3)], {}, {"numbers": 1}),
     "hook": (hooks_result, lambda: [leaf(3)], {"backend": "aot_eager"}, {"hook": 1, "links": 1}),
     "claims": (draws_under_condition, lambda: [torch.ones(3)], {}, {"claims": 1}),
     "raises": (
@@ -139,6 +149,7 @@ EAGER = {breaks_in_scan: lambda x: torch.stack([x[:i].sum(0) * x[i] for i in ran
 def tensor_of(f, args):
     """The result, or its first tensor; the name of the exception instead."""
     random.seed(0)
+    Counter.calls = 0
     try:
         out = f(*args)
     except ValueError as e:
