@@ -119,8 +119,8 @@ def test_a_compiled_forward_gives_eagers_tokens_from_three_graphs(name, way, cac
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("name", ["llama", "gpt2", "qwen2"])
-def test_prompts_of_any_length_share_the_graphs(name):
+@pytest.mark.parametrize("name, graphs", [("llama", 3), ("gpt2", 3), ("qwen2", 3), ("t5", 4)])
+def test_prompts_of_any_length_share_the_graphs(name, graphs):
     eager, generate = _model(name).generate, _by_forward(_model(name))
     for length in (7, 12):
         _tokens(generate, _prompt(name, length))
@@ -129,7 +129,32 @@ def test_prompts_of_any_length_share_the_graphs(name):
         prompt = _prompt(name, length)
         assert torch.equal(_tokens(generate, prompt), _tokens(eager, prompt))
     assert_counts(before, graphs=0, misses=0, breaks=0)
-    assert before.graphs <= 3
+    assert before.graphs <= graphs
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("name, graphs", [("llama", 4), ("gpt2", 4), ("t5", 6)])
+def test_prompts_of_one_token_cost_their_first_call(name, graphs):
+    eager, generate = _model(name).generate, _by_forward(_model(name))
+    for length in (7, 12, 1):
+        prompt = _prompt(name, length)
+        assert torch.equal(_tokens(generate, prompt), _tokens(eager, prompt))
+    before = counts()
+    for length in (1, 5, 1, 23, 2):
+        prompt = _prompt(name, length)
+        assert torch.equal(_tokens(generate, prompt), _tokens(eager, prompt))
+    assert_counts(before, graphs=0, misses=0, breaks=0)
+    assert before.graphs <= graphs
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("name", ["llama", "gpt2", "qwen2", "t5"])
+def test_many_tokens_are_two_graphs(name):
+    prompt, generate = _prompt(name, 5), _by_forward(_model(name))
+    options = dict(max_new_tokens=60, min_new_tokens=60, do_sample=False)
+    assert torch.equal(generate(**prompt, **options), _model(name).generate(**prompt, **options))
+    assert counts().graphs <= 2
+    assert_counts(breaks=0)
 
 
 @pytest.mark.model

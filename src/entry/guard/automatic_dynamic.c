@@ -280,6 +280,10 @@ int mg_symsize_inner(const MgFacts *f, int k) {
 
 PyObject *mg_symsize_value_name(int64_t size) { return PyUnicode_FromFormat("size %lld", (long long)size); }
 
+PyObject *mg_symsize_grows_name(const MgGuards *g, SrcRef src, int k) {
+  return mg_symsize_name(g, src, "grows", k);
+}
+
 PyObject *mg_symsize_seen_name(const MgGuards *g, SrcRef src) { return mg_symsize_name(g, src, "seen", 0); }
 
 int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFacts *was, PyObject *now) {
@@ -290,7 +294,7 @@ int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFa
   for (int i = 0; alike && !rc && i < 2 * f->ndim; i++) {
     int k = i % f->ndim;
     bool stride = i >= f->ndim;
-    if (f->dim[i] == was->dim[i] || was->dim[i] == MG_FACTS_ANY || was->dim[i] == MG_FACTS_FREE) continue;
+    if (f->dim[i] == was->dim[i] || mg_facts_varies(was->dim[i])) continue;
     if (stride && (k >= MG_FACTS_FOLLOW || was->follow[k] || mg_symsize_inner(f, k) >= 0)) continue;
     rc = dynfloat_add_named(known, mg_symsize_name(g, src, stride ? "stride" : "size", k));
     if (!rc && !stride) rc = dynfloat_add_named(known, mg_symsize_value_name(was->dim[i]));

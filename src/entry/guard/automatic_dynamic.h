@@ -36,6 +36,8 @@ int mg_symsize_learn(PyObject **known, const MgGuards *g, SrcRef src, const MgFa
 bool mg_state_knows(PyObject *known, int i);
 /* "a dimension of this size has come to have another", for sources that no entry has met so far. */
 PyObject *mg_symsize_value_name(int64_t size);
+/* "a segment leaves a tensor at this source that has another size there" */
+PyObject *mg_symsize_grows_name(const MgGuards *g, SrcRef src, int k);
 /* "an entry has a tensor at this source" */
 PyObject *mg_symsize_seen_name(const MgGuards *g, SrcRef src);
 /* Such a guard of an entry failed: notes it in *known; the code's next recordings stop guarding such answers

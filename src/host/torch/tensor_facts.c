@@ -309,9 +309,8 @@ MgFacts *mg_facts_new(PyObject *o) {
 /* Some sizes may be others. */
 static bool facts_hold_dynamic(const MgFacts *f, const int64_t *size, const int64_t *stride) {
   for (int k = 0; k < f->ndim; k++) {
-    if (f->dim[k] == MG_FACTS_FREE  ? size[k] > MG_FACTS_MOST
-        : f->dim[k] == MG_FACTS_ANY ? size[k] < 2 || size[k] > MG_FACTS_MOST
-                                    : size[k] != f->dim[k])
+    int64_t least = f->dim[k] == MG_FACTS_FREE ? 0 : f->dim[k] == MG_FACTS_SOME ? 1 : 2;
+    if (mg_facts_varies(f->dim[k]) ? size[k] < least || size[k] > MG_FACTS_MOST : size[k] != f->dim[k])
       return false;
     int64_t fixed = f->dim[f->ndim + k];
     int j = f->follow[k] - 1;
@@ -417,8 +416,7 @@ void mg_facts_explain(const MgFacts *f, PyObject *o, char *text, size_t n) {
   if (i < nfield) snprintf(text, n, "%s: recorded %lld, now %lld", field[i].name, field[i].was, field[i].now);
   else facts_explain_hooks(f, o, text, n);
   int k = 0, ndim = g->ndim == f->ndim ? f->ndim : 0;
-  while (k < 2 * ndim && (g->dim[k] == f->dim[k] || f->dim[k] == MG_FACTS_ANY || f->dim[k] == MG_FACTS_FREE))
-    k++;
+  while (k < 2 * ndim && (g->dim[k] == f->dim[k] || mg_facts_varies(f->dim[k]))) k++;
   if (k < 2 * ndim)
     snprintf(text, n, "%s(%d): recorded %lld, now %lld", k < ndim ? "size" : "stride", k % ndim,
              (long long)f->dim[k], (long long)g->dim[k]);

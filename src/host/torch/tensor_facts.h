@@ -10,6 +10,7 @@
 enum { MG_FACTS_FOLLOW = 8 };
 #define MG_FACTS_ANY INT64_MIN
 #define MG_FACTS_FREE (INT64_MIN + 1) /* 0 and 1 as well */
+#define MG_FACTS_SOME (INT64_MIN + 2) /* 1 as well */
 #define MG_FACTS_MOST (1LL << 40)
 
 typedef struct MgFacts {
@@ -29,6 +30,8 @@ typedef struct MgFacts {
                                    * is greater than, too */
   int64_t dim[];                  /* ndim sizes, then ndim strides */
 } MgFacts;
+/* Is an entry of MgFacts.dim no number? */
+static inline bool mg_facts_varies(int64_t dim) { return dim <= MG_FACTS_SOME; }
 
 static inline MgTensor *mg_facts_tensor(PyObject *t) { return (MgTensor *)((char *)t + sizeof(PyObject)); }
 /* Finds where TensorImpl keeps its dispatch keys by looking for known values; needs torch imported.  NULL or

@@ -71,8 +71,7 @@ typedef struct MgRec {
   bool unrolls;  /* the rest of a loop that began before is recorded (older_iterators.h) */
   PyObject *ids; /* dict: what id() gave of objects made here, and which of the two a snapshot has met (True:
                     the number, False: the object) */
-  PyObject
-      *changed; /* set of names: numbers that the segment relied on and has changed (snapshot_numbers.c) */
+  PyObject *changed; /* set of names: numbers and sizes that the segment relied on and has changed */
   bool number_keys;  /* some dict has a number that runs compute as a key (number_index.h) */
   bool hashing;      /* such a number gives the hash of what it is now, without a guard */
   bool texts;        /* strings that nobody may read were made (lazy_text.h) */

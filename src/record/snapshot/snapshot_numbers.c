@@ -1,13 +1,15 @@
-/* Numbers that a segment changes at the places where it found them, as a counter does: the next call finds
- * others. In: the writes of a recording that has ended.  Out: the names of such places, when its guards rely
- * on what was there; it is recorded again, with these numbers as inputs.
- * Dicts that got a computed key are noted as well: what comes after the segment looks at them. */
+/* Numbers that a segment changes at the places where it found them, as a counter does, and sizes of tensors
+ * that it replaces, as a cache: the next call finds others. In: the writes of a recording that has ended.
+ * Out: the names of such places, when its guards rely on what was there; it is recorded again, with these
+ * numbers as inputs. Dicts that got a computed key are noted as well: what comes after the segment looks at
+ * them. */
 #include "entry/guard/automatic_dynamic.h"
 #include "entry/guard/guard_add.h"
 #include "entry/guard/guard_set.h"
 #include "host/python/hook_mode.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
+#include "record/core/capture.h"
 #include "record/core/identity.h"
 #include "record/core/recording.h"
 #include "record/object/lazy_constants.h"
@@ -15,6 +17,7 @@
 #include "record/snapshot/snapshot_build.h"
 #include "record/symbolic/dynamic_sources.h"
 #include "record/symbolic/number.h"
+#include "record/tensor/standin.h"
 
 /* A place: of a dict or class that is a fixed object, or a source. */
 typedef struct NumberPlace {
@@ -51,20 +54,41 @@ static bool numbers_guarded_key(const NumberPlace *p, PyObject *was) {
   return false;
 }
 
+/* These will be known as what changes, and the segment recorded again.  Steals name. */
+static void numbers_add(PyObject *name) {
+  MgRec *r = mg_rec;
+  bool first = name && (!r->dyn || PySet_Contains(r->dyn, name) == 0);
+  if (first && (r->changed || (r->changed = PySet_New(NULL))) && !PySet_Add(r->changed, name))
+    mg_retry_fail(r, RETRY_numbers);
+  Py_XDECREF(name);
+}
+
+/* A tensor was found, and a tensor takes its place whose sizes are others: a cache. */
+static void numbers_note_sizes(const MgOlder *was, PyObject *now) {
+  MgRec *r = mg_rec;
+  bool tensors = was->kind == OLDER_tensor && mg_standin_is(was->seen) && mg_standin_is(now);
+  if (!tensors || !was->src || r->guards->src[was->src].kind == SRC_pinned || r->cap->sizes.off ||
+      Py_TYPE(was->orig) != mg_torch.tensor || !mg_symsize_config("automatic_dynamic_shapes", true))
+    return;
+  const MgVal *a = mg_val(r->g, mg_standin_val(was->seen)), *b = mg_val(r->g, mg_standin_val(now));
+  for (int k = 0; a->ndim == b->ndim && k < a->ndim; k++)
+    if (mg_expr(r->x, a->size[k])->op == OP_const && mg_sym_hint(r->x, a->size[k]) > 0 &&
+        mg_sym_hint(r->x, a->size[k]) != mg_sym_hint(r->x, b->size[k]))
+      numbers_add(mg_symsize_grows_name(r->guards, was->src, k));
+}
+
 /* The number was at this place, and now is another constant. */
 static void numbers_note(NumberPlace p, PyObject *was, PyObject *now) {
   MgRec *r = mg_rec;
+  uint32_t at = was && now ? mg_map_getp(&r->ident->by_orig, was) : MG_MAP_NONE;
+  if (at != MG_MAP_NONE) return numbers_note_sizes(&r->ident->v[at], now);
   now = now ? mg_unread_orig(now) : NULL;
   if (!was || !now || Py_TYPE(was) != Py_TYPE(now) || !(PyLong_CheckExact(was) || PyFloat_CheckExact(was)) ||
       mg_guard_same_const(was, now) || !mg_dynfloat_setting(was))
     return;
   SrcRef src = p.of ? 0 : numbers_guarded_path(&p);
   if (p.of ? !numbers_guarded_key(&p, was) : !src) return;
-  PyObject *name = src ? mg_dynfloat_name(r->guards, src) : mg_dynfloat_key_name(p.of, p.key);
-  bool first = name && (!r->dyn || PySet_Contains(r->dyn, name) == 0);
-  if (first && (r->changed || (r->changed = PySet_New(NULL))) && !PySet_Add(r->changed, name))
-    mg_retry_fail(r, RETRY_numbers);
-  Py_XDECREF(name);
+  numbers_add(src ? mg_dynfloat_name(r->guards, src) : mg_dynfloat_key_name(p.of, p.key));
 }
 
 static void numbers_in_classes(void) {
@@ -76,8 +100,8 @@ static void numbers_in_classes(void) {
                    PyDict_GetItemWithError(mg_type_dict((PyTypeObject *)t), name));
 }
 
-/* now: what the recording sees of the dict `was`, or what it wrote to it.  by: the source of the dict's owner,
- * or of the dict; 0: it is a fixed object. */
+/* now: what the recording sees of the dict `was`, or what it wrote to it.  by: the source of the dict's
+ * owner, or of the dict; 0: it is a fixed object. */
 static void numbers_in_dict(PyObject *was, PyObject *now, SrcRef by, bool instance) {
   const MgGuards *g = mg_rec->guards;
   PyObject *k, *v;

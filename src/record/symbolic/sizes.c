@@ -324,10 +324,13 @@ static bool symsize_learned(const MgRec *r, SrcRef src, const char *what, int k)
   return has > 0;
 }
 
-/* A tensor that no entry has met so far, as a cache that an earlier run has made, has a size that another
- * tensor had, and which has changed: it will change along. */
-static bool symsize_spreads(const MgRec *r, SrcRef src, int64_t size) {
-  bool changes = r->dyn && size > 1 && mg_dynfloat_knows(mg_symsize_value_name(size));
+/* Is it a size of a cache, which grows?  The segment leaves a tensor with another size in its place.  Or an
+ * earlier run has made the tensor, for no entry has met it so far, with a size that another tensor had, and
+ * which has changed: it will change along.  Such a size may be 1, too. */
+static bool symsize_grows(const MgRec *r, SrcRef src, int k, int64_t size) {
+  if (!r->dyn || r->want_fx) return false;
+  if (mg_dynfloat_knows(mg_symsize_grows_name(r->guards, src, k))) return true;
+  bool changes = size > 1 && mg_dynfloat_knows(mg_symsize_value_name(size));
   return changes && !mg_dynfloat_knows(mg_symsize_seen_name(r->guards, src));
 }
 
@@ -344,7 +347,8 @@ static MgSizeMark symsize_changes(MgCapture *cap, PyObject *tensor, SrcRef src, 
   if (cap->unwrapping && mark != MARK_free) mark = MARK_none; /* torch itself marks inner tensors */
   if (mark != MARK_none) return mark;
   if (cap->sizes.all) return MARK_dynamic;
-  return symsize_learned(r, src, "size", k) || symsize_spreads(r, src, size) ? MARK_dynamic : MARK_static;
+  if (symsize_grows(r, src, k, size)) return *lo = 1, MARK_dynamic;
+  return symsize_learned(r, src, "size", k) ? MARK_dynamic : MARK_static;
 }
 
 enum { STRIDE_fixed = -2 }; /* instead of the dimension below: the stride is not known to change */
@@ -406,16 +410,23 @@ static SymRef symsize_dim(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef v
   if (size < 0 || size > MG_SIZE_MOST) return 0;
   MgSizeOf of = {.val = val, .dim = k};
   if (mark == MARK_free) return mg_symsize_symbol(cap, 0, &of, size, 0, MG_SIZE_MOST);
-  if (mark < MARK_dynamic || size < 2) return 0;
-  SrcRef s = mg_source(cap->rec->guards, SRC_size, src, k, NULL);
   bool marked = mark == MARK_must, outside = marked && (size < lo || size > hi), narrow = marked && !outside;
-  SymRef e = s ? mg_symsize_symbol(cap, s, NULL, size, narrow && lo > 2 ? lo : 2,
-                                   narrow && hi < MG_SIZE_MOST ? hi : MG_SIZE_MOST)
-               : 0;
+  int64_t least = narrow && lo > 2 ? lo : !marked && lo == 1 ? 1 : 2;
+  if (mark < MARK_dynamic || size < (least == 1 ? 1 : 2)) return 0;
+  SrcRef s = mg_source(cap->rec->guards, SRC_size, src, k, NULL);
+  SymRef e =
+      s ? mg_symsize_symbol(cap, s, NULL, size, least, narrow && hi < MG_SIZE_MOST ? hi : MG_SIZE_MOST) : 0;
   if (e && marked)
     cap->sizes.bound[cap->sizes.nsrc - 1] = (MgSizeBound){lo > 2 ? lo : 2, hi, lo < hi || outside, outside};
   if (e && narrow) symsize_guard_bounds(cap, s, lo, hi);
   return e;
+}
+
+/* What is guarded of a size that may differ. */
+static int64_t symsize_fact(const MgCapture *cap, SymRef size) {
+  int64_t lo, hi;
+  if (mg_symdata_in(cap, size)) return MG_FACTS_FREE;
+  return mg_ex_range(cap->rec->x, size, &lo, &hi) && lo == 1 ? MG_FACTS_SOME : MG_FACTS_ANY;
 }
 
 void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef val) {
@@ -442,6 +453,6 @@ void mg_symsize_input(MgCapture *cap, PyObject *tensor, SrcRef src, ValRef val) 
     if (e[k]) v->size[k] = e[k];
   symsize_strides(cap, src, v, f, below);
   for (int k = 0; k < v->ndim; k++)
-    if (e[k]) f->dim[k] = mg_symdata_in(cap, e[k]) ? MG_FACTS_FREE : MG_FACTS_ANY;
+    if (e[k]) f->dim[k] = symsize_fact(cap, e[k]);
   f->dynamic = true;
 }
