@@ -20,6 +20,7 @@
 #include "entry/run/frame_cost.h"
 #include "entry/run/snapshot_program.h"
 #include "entry/run/staged_exec.h"
+#include "entry/launch/trial_clock.h"
 #include "frame/eval_frame.h"
 #include "frame/stance.h"
 #include "host/python/code_info.h"
@@ -189,7 +190,7 @@ static int callable_timed(MgEntry *e, bool eager, PyObject **vals, MgExecAt *at,
   } else {
     rc = mg_entry_run(e, vals, at, NULL, result);
   }
-  if (timed && !rc) mg_whole_note(e, eager, mg_now_ms() - t0);
+  if (timed && !rc) mg_whole_note(e, eager, mg_trial_took(eager ? WAY_eager : WAY_compiled, t0));
   return rc;
 }
 

@@ -7,12 +7,14 @@ counts              what the compiler did so far: graphs, breaks, recompiles, fa
 assert_counts       these counts are as expected; no fallback unless one is expected
 CountingBackend     a backend that keeps the graphs that it gets and runs them as they are
 assert_rounding     results that differ by rounding only, held against float64
+trials_take         trials take these times instead of the clock's
 """
 
 from .calls import Outcome, assert_calls_same, assert_outcomes_same, outcome
 from .counts import CountingBackend, Counts, assert_counts, counts
 from .rounding import assert_rounding, in_float64
 from .same import assert_same
+from .trials import trials_take
 
 __all__ = [
     "CountingBackend",
@@ -26,4 +28,5 @@ __all__ = [
     "counts",
     "in_float64",
     "outcome",
+    "trials_take",
 ]

@@ -2,6 +2,7 @@
 #include "entry/grad/grad_weigh.h"
 #include "base/log.h"
 #include "entry/grad/joint_plans.h"
+#include "entry/launch/trial_clock.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "host/torch/tensor_facts.h"
@@ -90,7 +91,7 @@ done:
   Py_XDECREF(args);
   Py_XDECREF(l);
   for (uint32_t i = 0; out && i < a->nres; i++) Py_XDECREF(out[i]);
-  *ms = (float)(mg_now_ms() - t0); /* with the end of the nodes */
+  *ms = (float)mg_trial_took(nodes ? WAY_eager : WAY_compiled, t0); /* with the end of the nodes */
   free(out);
   Py_XDECREF(kw);
   return ok;

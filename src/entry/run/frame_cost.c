@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "entry/launch/stats.h"
 #include "entry/run/entry_cache.h"
+#include "entry/launch/trial_clock.h"
 #include "host/python/dynamo_config.h"
 #include "tuning.h"
 
@@ -115,7 +116,7 @@ void mg_cost_begin(MgCostRun *r, MgBucket *b, PyCodeObject *code, int limit) {
   if (!c->warm && c->n < MG_TUNE_COST_UNTIMED) return;
   c->warm = true;
   r->t0 = mg_now_ms();
-  float tail = (float)(r->t0 - c->end);
+  float tail = (float)mg_trial_took(WAY_between, c->end);
   if (c->last && tail < c->tail[c->last]) c->tail[c->last] = tail;
   c->last = KIND_none;
 }
@@ -217,7 +218,7 @@ void mg_cost_end(MgCostRun *r, bool raised) {
   if (!c) return;
   bool recorded = cost_recordings != r->recordings || r->given_up;
   double now = r->t0 > 0 ? mg_now_ms() : 0;
-  float ms = (float)(now - r->t0);
+  float ms = (float)mg_trial_took(recorded ? WAY_recorded : r->rests ? WAY_eager : WAY_compiled, r->t0);
   c->grads |= r->grads != mg_trial_grads;
   c->end = now;
   if (c->phase == COST_count && (recorded || !raised)) cost_count(c, r, recorded, ms);

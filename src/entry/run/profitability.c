@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "entry/launch/stats.h"
 #include "entry/run/entry_cache.h"
+#include "entry/launch/trial_clock.h"
 #include "tuning.h"
 
 _Thread_local unsigned long mg_trial_grads;
@@ -50,7 +51,7 @@ void mg_trial_end(MgTrialRun *t, bool raised) {
     trial->phase = TRIAL_off;
     return;
   }
-  float ms = (float)(mg_now_ms() - t->t0);
+  float ms = (float)mg_trial_took(t->rests ? WAY_eager : WAY_compiled, t->t0);
   switch ((MgTrialPhase)trial->phase) {
   case TRIAL_count:
     if (t->steps && ++trial->runs >= MG_TUNE_TRIAL_FRAMES) trial_start(trial, TRIAL_driven);

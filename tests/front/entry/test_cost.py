@@ -6,7 +6,7 @@ from torch import nn
 
 import magneto
 from magneto import _magneto
-from support import counts
+from support import counts, trials_take
 
 
 class Holder:
@@ -51,12 +51,10 @@ X = torch.randn(2, 4)
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """Times decide here, and a team of threads on a busy machine takes any."""
-    n = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(n)
+def times():
+    """Recording costs twenty calls of CPython, and a compiled call half of one."""
+    with trials_take(recorded=2, compiled=0.05, eager=0.1):
+        yield
 
 
 def test_a_program_that_never_settles_is_left_to_cpython():

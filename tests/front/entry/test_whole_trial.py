@@ -6,21 +6,25 @@ import torch.nn.functional as F
 
 import magneto
 from magneto import _magneto
+from support import trials_take
 
 ENOUGH = 40  # calls, more than a trial takes
 
 
 @pytest.fixture(autouse=True)
 def trials(monkeypatch):
+    """CPython is the faster one, if a test does not say anything else."""
     monkeypatch.setenv("MAGNETO_TRIALS", "1")
+    with trials_take(compiled=2, eager=1):
+        yield
 
 
 def _is_compiled(result) -> bool:
     return type(result.grad_fn).__name__ == "MagnetoBackward"
 
 
-def _calls(fast, *args):
-    for _ in range(ENOUGH):
+def _calls(fast, *args, times=ENOUGH):
+    for _ in range(times):
         result = fast(*args)
     return result
 
@@ -41,10 +45,43 @@ def test_a_tiny_op_with_a_gradient_is_left_to_cpython():
     assert torch.equal(grad, (x > 0).float())
 
 
-def test_a_chain_that_gains_stays_compiled():
-    x = torch.randn(256, 256, requires_grad=True)
-    fast = magneto.compile(lambda x: (F.gelu(x) * x + 1).sin().exp())
-    assert _is_compiled(_calls(fast, x))
+@pytest.mark.parametrize("eager, left", [(2, 0), (0.98, 0), (0.95, 1)])
+def test_what_gains_or_hardly_loses_stays_compiled(eager, left):
+    with trials_take(compiled=1, eager=eager):
+        _calls(magneto.compile(_tiny), torch.randn(10))
+    assert _magneto.stats()["left"] == left
+
+
+@pytest.mark.parametrize("backward, left", [(1.5, True), (4, False)])
+def test_backward_is_weighed_with_the_forward(backward, left):
+    """Forward alone is faster in CPython; both together may not be."""
+    x = torch.randn(10, requires_grad=True)
+    fast = magneto.compile(_tiny)
+    with trials_take(compiled=2, eager=1):
+        _calls(fast, x, times=24)  # forward is known
+    with trials_take(compiled=2, eager=backward):
+        result = _calls(fast, x)
+    assert _is_compiled(result) != left
+
+
+def test_a_call_that_takes_long_is_not_timed_any_more():
+    fast = magneto.compile(_tiny)
+    with trials_take(compiled=1000, eager=1):
+        assert _is_compiled(_calls(fast, torch.randn(10, requires_grad=True)))
+
+
+def test_the_clock_decides_where_no_test_feeds_it():
+    """CPython runs a loop that the compiled function does not have: ten times as long, and more."""
+
+    def f(x):
+        n = 0
+        for _ in range(20_000):
+            n += 1
+        return x.relu()
+
+    _magneto.feed_trials()
+    x = torch.randn(10, requires_grad=True)
+    assert _is_compiled(_calls(magneto.compile(f), x))
 
 
 def test_without_trials_everything_stays_compiled(monkeypatch):
