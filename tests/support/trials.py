@@ -10,8 +10,8 @@ from magneto import _magneto
 @contextmanager
 def trials_take(compiled: float, eager: float, recorded: float = 1000):
     """Milliseconds of a call that runs compiled, that CPython runs, and that records."""
-    _magneto.feed_trials(recorded, compiled, eager)
+    before = _magneto.feed_trials(recorded, compiled, eager)
     try:
         yield
     finally:
-        _magneto.feed_trials()
+        _magneto.feed_trials(*before)

@@ -189,6 +189,39 @@ def test_recordings_that_pay_go_on():
     assert counts().graphs > 16
 
 
+def with_a_break(x):
+    y = (x + 1).sin()
+    if y.sum() > 1e9:
+        return y
+    return y.cos() * 2
+
+
+def hits_of(g, calls):
+    before = counts().hits
+    for _ in range(calls):
+        torch.testing.assert_close(g(X), with_a_break(X))
+    return counts().hits - before
+
+
+@pytest.mark.parametrize("eager, left", [(0.9, True), (0.96, False)])
+def test_a_frame_with_breaks_is_left_where_cpython_is_faster(eager, left):
+    g = magneto.compile(with_a_break)
+    with trials_take(compiled=1, eager=eager):
+        hits_of(g, 1 + 16 + 8 + 4)  # recorded, counted, driven, run by CPython
+        few = hits_of(g, 16)
+    assert (few < 4) if left else (few >= 16)
+
+
+def test_a_frame_that_is_left_is_driven_again_when_that_became_faster():
+    g = magneto.compile(with_a_break)
+    with trials_take(compiled=1, eager=0.5):
+        hits_of(g, 60)
+        assert hits_of(g, 100) < 20
+    with trials_take(compiled=0.1, eager=0.5):
+        hits_of(g, 200)
+        assert hits_of(g, 20) >= 20
+
+
 def test_fullgraph_and_custom_backends_are_never_left():
     f, _ = compiled()
     for options in ({"fullgraph": True}, {"backend": lambda gm, inputs: gm.forward}):
