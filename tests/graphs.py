@@ -22,7 +22,7 @@ DTYPES = {
     torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
 }  # fmt: skip
 FORMATS = [torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d]
-DEFS = pathlib.Path(__file__).resolve().parents[1].joinpath("src", "ir").glob("ops_*.def")
+DEFS = pathlib.Path(__file__).resolve().parents[1].joinpath("src", "ir", "graph").glob("ops_*.def")
 ROWS = set(re.findall(r'(?m)^TOP\(\w+, "([^"]+)"', "".join(p.read_text() for p in DEFS)))
 BY_NAME = {name: dtype for dtype, name in DTYPES.items()}
 
@@ -158,6 +158,25 @@ def graph_text(fn, *args):
 # ---- evaluator ----
 
 
+def memory(tensors):
+    """Which tensors share memory, and where in it they start."""
+    first = {}
+    return [
+        (first.setdefault(t.untyped_storage().data_ptr(), i), t.storage_offset())
+        for i, t in enumerate(tensors)
+    ]
+
+
+def clone_inputs(inputs):
+    """Copies that share memory as the originals do."""
+    copies, out = {}, []
+    for t in inputs:
+        base = t.untyped_storage()
+        copy = copies.setdefault(base.data_ptr(), base.clone())
+        out.append(torch.empty(0, dtype=t.dtype).set_(copy, t.storage_offset(), t.shape, t.stride()))
+    return out
+
+
 def check_none(bad, kind, message):
     """mg::check: what is left of a call whose result nobody reads."""
     if bool(bad.any()):
@@ -183,6 +202,39 @@ def parse_type(text):
 def split_types(text):
     """The types after ' : ', split at commas outside brackets."""
     return re.findall(r"_|\w+\[[^\]]*\](?:\{[^}]*\})?(?:\+\d+)?(?:@[\w:]+)?", text)
+
+
+def is_written(argument):
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def functional(op):
+    """The op as functionalize leaves it: it writes copies, which are further results."""
+
+    def run(*args, **kw):
+        written = [i for i, p in enumerate(op._schema.arguments) if is_written(p)]
+        if not written:
+            return op(*args, **kw)
+        args, made = list(args), []
+        for i in written:
+            name = op._schema.arguments[i].name
+            given = args[i] if i < len(args) else kw[name]
+            made += clone_inputs([given])
+            if i < len(args):
+                args[i] = made[-1]
+            else:
+                kw[name] = made[-1]
+        return [*pytree.tree_leaves(op(*args, **kw)), *made]
+
+    return run
+
+
+def once(t, like=None):
+    """Of elements that lie at one place in memory (of `like`), only the first."""
+    for d, (n, step) in enumerate(zip(t.shape, (t if like is None else like).stride())):
+        if step == 0 and n > 1:
+            t = t.narrow(d, 0, 1)
+    return t
 
 
 def run_text(text, inputs, check=None):
@@ -216,7 +268,7 @@ def run_text(text, inputs, check=None):
             types = [meta[int(n)] for n in re.findall(r"%(\d+)", line)]
             with torch.no_grad():
                 for target, value in values:
-                    target.copy_(value)
+                    once(target).copy_(once(value, target))
             continue
         if m := re.match(r"alias output (\d+) = (same|view) (input|output) (\d+)", line):
             target = (inputs if m[3] == "input" else returned)[int(m[4])]
@@ -232,8 +284,10 @@ def run_text(text, inputs, check=None):
         args = re.sub(r"%(\d+)", r"v[\1]", m[3])
         args = re.sub(r"device\(([\w:]+)\)", r'device("\1")', args)
         op = find_op(m[2])
-        out = eval(f"op({args})", space | {"op": op})
         names = re.findall(r"%\d+|_", m[1]) if m[1] else []
+        if hasattr(op, "_schema") and len(names) == len(op._schema.returns) + sum(map(is_written, op._schema.arguments)):
+            op = functional(op)
+        out = eval(f"op({args})", space | {"op": op})
         flat = pytree.tree_leaves(out, is_leaf=lambda x: x is None) if names else []
         assert len(flat) == len(names), line
         for n, t, kind in zip(names, flat, split_types(m[4]) if m[4] else []):

@@ -12,21 +12,25 @@ import re
 import select
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path += [str(HERE.parent), str(HERE.parent / "property")]  # what the kinds share with the tests
 PATIENCE = 120  # seconds without a word from a worker
+SHRINKING = 60  # seconds for making one failure smaller
+BATCH = 50  # programs of one worker
 
 
 def options():
     p = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     p.add_argument("--seconds", type=float, default=120)
     p.add_argument("--seed", type=int, default=None, help="of the first program (default: the time)")
-    p.add_argument("--kinds", default="models,models,models,templates,statements")
+    p.add_argument("--kinds", default="models,graphs,cache,models,templates,graphs,models,statements")
     p.add_argument("--out", type=pathlib.Path, default=HERE.parents[1] / "build" / "fuzz")
     p.add_argument("--one", nargs=2, metavar=("KIND", "SEED"), help="check, shrink and print one program")
     p.add_argument("--work", nargs=2, metavar=("KIND", "SEED"), help=argparse.SUPPRESS)
+    p.add_argument("--apart", nargs=2, metavar=("KIND", "SEED"), help=argparse.SUPPRESS)
     return p.parse_args()
 
 
@@ -35,7 +39,7 @@ def say(**what):
 
 
 def work(kind, seed):
-    """The worker: seeds from `seed` on, until it is ended or has checked a hundred."""
+    """The worker: BATCH seeds from `seed` on."""
     import faulthandler
 
     import torch
@@ -45,17 +49,47 @@ def work(kind, seed):
     faulthandler.enable()
     torch.set_num_threads(1 + seed % 2)
     k = kinds.all_kinds()[kind]
-    for s in range(seed, seed + 50):
+    for s in range(seed, seed + BATCH):
         say(begin=s)
         program = k.make(s)
         found = k.failure(program)
         if found:
             say(shrink=s)
-            small = k.shrink(program, lambda p: (k.failure(p) or (None,))[0], 60)
+            small = k.shrink(program, lambda p: (k.failure(p) or (None,))[0], SHRINKING)
             found = k.failure(small) or found
             say(fail=s, kind=found[0], message=found[1][:2000], text=k.text(small, f"{kind} {s}: {found[1]}"))
         else:
             say(ok=s)
+
+
+def work_apart(kind, seed):
+    """Makes a program smaller that ends or hangs its process: each try is a process."""
+    import signal
+
+    import torch
+
+    import kinds
+
+    torch.set_num_threads(1)  # no threads yet: a child has only the one that forked
+    k = kinds.all_kinds()[kind]
+
+    def fails(program):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            os.write(writer, (k.failure(program) or ("",))[0].encode())
+            os._exit(0)
+        os.close(writer)
+        told = os.read(reader, 1000).decode()
+        os.close(reader)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return told or (f"ends with code {code}" if code else None)
+
+    program = k.make(seed)
+    small = k.shrink(program, fails, SHRINKING)
+    what = fails(small) or "fails only in its batch"
+    say(fail=seed, kind=what, message=what, text=k.text(small, f"{kind} {seed} {what}"))
 
 
 class Driver:
@@ -83,7 +117,7 @@ class Driver:
         turn = 0
         while time.monotonic() < self.end:
             kind = every[turn % len(every)]
-            self.batch(kind, seed + turn * 50)
+            self.batch(kind, seed + turn * BATCH)
             turn += 1
         total = sum(self.counts.values())
         print(
@@ -94,55 +128,62 @@ class Driver:
 
     def batch(self, kind, seed):
         """One worker and its programs."""
-        log = open(os.path.join("/tmp", f"magneto-fuzz-{os.getpid()}.err"), "w+")
-        worker = subprocess.Popen(
-            [sys.executable, str(HERE), "--work", kind, str(seed)],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            bufsize=1,
-        )
-        current, hung = seed, False
-        try:
-            while time.monotonic() < self.end:
-                if not select.select([worker.stdout], [], [], PATIENCE)[0]:
-                    hung = True
-                    break
-                line = worker.stdout.readline()
-                if not line:
-                    break
-                if line[0] != "{":
-                    continue
-                told = json.loads(line)
+        with tempfile.TemporaryDirectory(prefix="magneto-fuzz-") as folder:
+            log = pathlib.Path(folder, "stderr")
+            with open(log, "w") as stderr:
+                worker = subprocess.Popen(
+                    [sys.executable, str(HERE), "--work", kind, str(seed)],
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    env={**os.environ, "TMPDIR": folder},
+                )
+            current, ended = self.follow(kind, seed, worker)
+            if ended != "ends":
+                worker.kill()
+            code = worker.wait()
+            tail = re.sub(r"Extension modules.*", "", log.read_text(errors="replace"))[-3000:]
+        if ended == "hangs" or (ended == "ends" and code):
+            what = "hangs" if ended == "hangs" else f"ends with code {code}"
+            self.save(kind, current, f"{what}: {tail}", self.crashed(kind, current))
+
+    def follow(self, kind, seed, worker):
+        """Until it ends, hangs or is late: the seed of its last program, and which of these."""
+        current, end, rest = seed, self.end, b""
+        heard = time.monotonic()
+        while True:
+            until = min(end, heard + PATIENCE)
+            if not select.select([worker.stdout], [], [], max(until - time.monotonic(), 0))[0]:
+                return current, "is late" if until == end else "hangs"
+            data = os.read(worker.stdout.fileno(), 1 << 16)
+            if not data:
+                return current, "ends"
+            heard = time.monotonic()
+            *lines, rest = (rest + data).split(b"\n")
+            for told in (json.loads(line) for line in lines if line.startswith(b"{")):
                 current = told.get("begin", current)
+                end = self.end + ("shrink" in told) * 2 * SHRINKING  # what was found is told
                 if "ok" in told or "fail" in told:
                     self.counts[kind] = self.counts.get(kind, 0) + 1
                 if "fail" in told:
                     self.save(kind, told["fail"], told["message"], told["text"])
-        finally:
-            late = worker.poll() is None and not hung and time.monotonic() >= self.end
-            if hung or late:
-                worker.kill()
-            code = worker.wait()
-        log.seek(0)
-        tail = re.sub(r"Extension modules.*", "", log.read())[-3000:]
-        log.close()
-        os.unlink(log.name)
-        if not late and (hung or code):
-            what = "hangs" if hung else f"ends with code {code}"
-            self.save(kind, current, f"{what}: {tail}", self.crashed(kind, current, what, tail))
 
-    def crashed(self, kind, seed, what, tail):
-        import kinds
-
-        k = kinds.all_kinds()[kind]
-        return k.text(k.make(seed), f"{kind} {seed} {what}\n{tail}".replace('"""', "'''"))
+    def crashed(self, kind, seed):
+        """The program, made smaller in processes of its own."""
+        command = [sys.executable, str(HERE), "--apart", kind, str(seed)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=4 * SHRINKING)
+            lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+            return json.loads(lines[-1])["text"]
+        except (subprocess.TimeoutExpired, IndexError):
+            return f"# cannot be made smaller: make fuzz ONE='{kind} {seed}'\n"
 
 
 def main():
     o = options()
     if o.work:
         return work(o.work[0], int(o.work[1]))
+    if o.apart:
+        return work_apart(o.apart[0], int(o.apart[1]))
     if o.one:
         import kinds
 
@@ -151,7 +192,7 @@ def main():
         print(k.text(program, ""))
         found = k.failure(program)
         if found:
-            small = k.shrink(program, lambda p: (k.failure(p) or (None,))[0], 60)
+            small = k.shrink(program, lambda p: (k.failure(p) or (None,))[0], SHRINKING)
             print(k.text(small, (k.failure(small) or found)[1]))
         return bool(found)
     return Driver(o).run()

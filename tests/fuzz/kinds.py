@@ -2,8 +2,10 @@
 
 import random
 
+import cache_files
 import judge
 import lines
+import random_graphs
 import random_models
 import shrink
 
@@ -53,6 +55,26 @@ class Models:
 
     def text(self, program, message):
         return f'"""{message}"""\n\n{program.text()}{MAIN}'
+
+
+class Checked:
+    """Programs of a module that has make, check, smaller and text."""
+
+    def __init__(self, name, module):
+        self.name, self.module = name, module
+        self.make, self.text = module.make, module.text
+
+    def failure(self, program):
+        try:
+            self.module.check(program)
+        except judge.Difference as e:
+            return None if judge.known(e) else (e.kind, str(e))
+        except judge.NotAProgram:
+            return None
+        return None
+
+    def shrink(self, program, fails, seconds):
+        return shrink.shrink(program, fails, seconds, self.module.smaller)
 
 
 class Lines:
@@ -112,4 +134,7 @@ def python_kinds():
 
 
 def all_kinds():
-    return {k.name: k for k in [Models(), *python_kinds()]}
+    return {
+        k.name: k
+        for k in [Models(), Checked("graphs", random_graphs), Checked("cache", cache_files), *python_kinds()]
+    }

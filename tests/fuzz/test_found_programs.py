@@ -262,3 +262,18 @@ def test_a_dtype_that_a_kernel_lacks_is_caught_after_a_write(op, dtype):
 
     a = torch.ones(2, 2, dtype=dtype)
     assert torch.equal(magneto.compile(f)(a), torch.full((2, 2), 4, dtype=dtype))
+
+
+def test_a_view_of_a_symbolic_size_that_is_written_after_it_was_saved():
+    """Stand-ins that refer to each other through autograd are taken apart when the guards are the entry's already."""
+    weight = torch.linspace(-1, 1, 15).reshape(3, 5).requires_grad_()
+
+    def f(x, y):
+        rows = F.linear(y, weight)
+        rows.addcmul_(x[1], rows)
+        return y, x.sum()
+
+    compiled = magneto.compile(f)
+    for n in (1, 2, 5):
+        one = [torch.ones(2, 3, requires_grad=True), torch.ones(n, 5, 5, requires_grad=True)]
+        assert_calls_same(compiled, f, [one], times=2)

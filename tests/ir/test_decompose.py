@@ -9,7 +9,8 @@ import torch
 
 sys.path[:0] = [str(p) for p in pathlib.Path(__file__).resolve().parents[:2]]
 import graphs  # noqa: E402
-from test_functionalize import MGOPT, clone_inputs  # noqa: E402
+from graphs import clone_inputs  # noqa: E402
+from test_functionalize import MGOPT  # noqa: E402
 
 PASSES = ["-functionalize", "-decompose", "-dce"]
 

@@ -11,28 +11,10 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import graphs
+from graphs import clone_inputs, memory
 
 MGOPT = pathlib.Path(__file__).resolve().parents[2] / "build" / "mgopt"
 PASSES = ["-functionalize", "-decompose", "-simplify", "-dce"]
-
-
-def memory(tensors):
-    """Which tensors share memory, and where in it they start."""
-    first = {}
-    return [
-        (first.setdefault(t.untyped_storage().data_ptr(), i), t.storage_offset())
-        for i, t in enumerate(tensors)
-    ]
-
-
-def clone_inputs(inputs):
-    """Copies that share memory as the originals do."""
-    copies, out = {}, []
-    for t in inputs:
-        base = t.untyped_storage()
-        copy = copies.setdefault(base.data_ptr(), base.clone())
-        out.append(torch.empty(0, dtype=t.dtype).set_(copy, t.storage_offset(), t.shape, t.stride()))
-    return out
 
 
 def is_pure(text):

@@ -1,7 +1,7 @@
 """Library patterns, layouts and simplification: what fires, and that graph texts keep their meaning.
 
-Each case is recorded from eager execution, rewritten by mgopt, and run again with torch's ops; the mg:: ops are given
-reference implementations in terms of ATen here.
+Each case is recorded from eager execution, rewritten by mgopt, and run again with torch's ops; the mg:: ops are those of
+mg_reference.py.
 """
 
 import pathlib
@@ -16,49 +16,15 @@ import torch.nn.functional as F
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 import graphs  # noqa: E402
+import mg_reference  # noqa: E402
 
 MGOPT = ROOT / "build" / "mgopt"
 T = torch.randn
-ACTS = {
-    "": lambda x, a, b: x, "relu": lambda x, a, b: F.relu(x), "gelu": lambda x, a, b: F.gelu(x),
-    "gelu_tanh": lambda x, a, b: F.gelu(x, approximate="tanh"), "silu": lambda x, a, b: F.silu(x),
-    "sigmoid": lambda x, a, b: torch.sigmoid(x), "tanh": lambda x, a, b: torch.tanh(x), "clip": torch.clamp,
-    "hardswish": lambda x, a, b: F.hardswish(x), "hardsigmoid": lambda x, a, b: F.hardsigmoid(x),
-    "leaky_relu": lambda x, a, b: F.leaky_relu(x, a), "mish": lambda x, a, b: F.mish(x),
-}  # fmt: skip
-
-
-def schemas():
-    text = (ROOT / "src/ir/graph/ops_mg.def").read_text()
-    return re.findall(r'"mg::(\w+\(.*?) -> Tensor"', text)
-
-
-def ref_matmul(x, w, bias, residual, act, a, b):
-    y = x @ w
-    y = y if bias is None else y + bias
-    return ACTS[act](y if residual is None else y + residual, a, b)
-
-
-def ref_conv(
-    x, w, bias, bw, bb, mean, var, residual, eps, act, a, b, stride, pad, dil, transposed, opad, groups
-):
-    y = torch.ops.aten.convolution(x, w, bias, stride, pad, dil, transposed, opad, groups)
-    y = y if var is None else F.batch_norm(y, mean, var, bw, bb, False, 0.0, eps)
-    return ACTS[act](y if residual is None else y + residual, a, b)
-
-
-def ref_sdpa(q, k, v, mask, causal, scale):
-    return F.scaled_dot_product_attention(q, k, v, mask, 0.0, causal, scale=scale)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def library():
-    lib = torch.library.Library("mg", "DEF")
-    for s in schemas():
-        lib.define(s + " -> Tensor")
-    for name, fn in (("matmul", ref_matmul), ("conv", ref_conv), ("sdpa", ref_sdpa)):
-        lib.impl(name, fn, "CompositeExplicitAutograd")
-    yield lib
+    yield mg_reference.library()
 
 
 def opt(text, *passes):
