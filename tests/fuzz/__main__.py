@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path += [str(HERE.parent), str(HERE.parent / "property")]  # what the kinds share with the tests
 PATIENCE = 120  # seconds without a word from a worker
 SHRINKING = 60  # seconds for making one failure smaller
-BATCH = 50  # programs of one worker
+BATCH, SLICE = 50, 15  # programs of one worker, and seconds after which it begins no other
 
 
 def options():
@@ -39,7 +39,7 @@ def say(**what):
 
 
 def work(kind, seed):
-    """The worker: BATCH seeds from `seed` on."""
+    """The worker: seeds from `seed` on."""
     import faulthandler
 
     import torch
@@ -49,7 +49,10 @@ def work(kind, seed):
     faulthandler.enable()
     torch.set_num_threads(1 + seed % 2)
     k = kinds.all_kinds()[kind]
+    end = time.monotonic() + SLICE
     for s in range(seed, seed + BATCH):
+        if time.monotonic() > end:
+            break
         say(begin=s)
         program = k.make(s)
         found = k.failure(program)
@@ -116,7 +119,7 @@ class Driver:
         every = self.o.kinds.split(",")
         turn = 0
         while time.monotonic() < self.end:
-            kind = every[turn % len(every)]
+            kind = every[(seed // BATCH + turn) % len(every)]  # short runs begin with any of them
             self.batch(kind, seed + turn * BATCH)
             turn += 1
         total = sum(self.counts.values())

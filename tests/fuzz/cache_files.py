@@ -140,7 +140,14 @@ def make(seed):
     folder()
     r = random.Random(seed)
     rounds = [[r.randrange(10**9) for _ in range(r.choice([1, 1, 2, 5]))] for _ in range(3)]
-    return Damaged(random_models.program(seed), rounds)
+    program = random_models.program(seed)
+    return Damaged(longer_than_small(program), rounds)
+
+
+def longer_than_small(program):
+    """Plans of small graphs are not stored: a chain of operations is added."""
+    chain = ["w = x0.to(F32)", *["w = w.sin() * 0.5 + w.cos()"] * 9]
+    return program.copy(body=[*program.body, *chain], result=[*program.result, "w"], calls=program.calls[:2])
 
 
 def forget():
