@@ -285,7 +285,9 @@ def run_text(text, inputs, check=None):
         args = re.sub(r"device\(([\w:]+)\)", r'device("\1")', args)
         op = find_op(m[2])
         names = re.findall(r"%\d+|_", m[1]) if m[1] else []
-        if hasattr(op, "_schema") and len(names) == len(op._schema.returns) + sum(map(is_written, op._schema.arguments)):
+        if hasattr(op, "_schema") and len(names) == len(op._schema.returns) + sum(
+            map(is_written, op._schema.arguments)
+        ):
             op = functional(op)
         out = eval(f"op({args})", space | {"op": op})
         flat = pytree.tree_leaves(out, is_leaf=lambda x: x is None) if names else []

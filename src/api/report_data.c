@@ -3,6 +3,7 @@
  * the assembly of a kernel's text.  Texts are copied; nothing here keeps an object of the program. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "back/emit/emit_llvm.h"
@@ -51,7 +52,11 @@ static PyObject *report_graph(const MgGraphRecord *g) {
   return list ? Py_BuildValue("{s:N,s:N}", "text", report_text(g->text), "nodes", list) : NULL;
 }
 
-static PyObject *report_key(MgKey k) { return PyUnicode_FromFormat("%016llx%016llx", k.hi, k.lo); }
+static PyObject *report_key(MgKey k) {
+  char text[40]; /* CPython's own formats have no long long in hexadecimal before 3.12 */
+  snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)k.hi, (unsigned long long)k.lo);
+  return PyUnicode_FromString(text);
+}
 
 static PyObject *report_step(const MgPlanRecord *r, uint32_t i) {
   static const char *const origin[] = {
@@ -99,15 +104,16 @@ static PyObject *report_stages(const MgPlanRecord *r) {
 
 static PyObject *report_runs(const MgPlanTimes *t) {
   if (!t) Py_RETURN_NONE;
-  return Py_BuildValue("{s:K,s:d,s:K,s:d,s:K,s:d}", "n", (unsigned long long)t->runs.n, "ms",
+  return Py_BuildValue("{s:K,s:d,s:K,s:d,s:K,s:d,s:d,s:d}", "n", (unsigned long long)t->runs.n, "ms",
                        mg_ticks_ms(t->runs.ticks), "closely", (unsigned long long)t->closely.n, "closely_ms",
                        mg_ticks_ms(t->closely.ticks), "begun", (unsigned long long)t->begun, "first_ms",
-                       mg_ticks_ms(t->first));
+                       mg_ticks_ms(t->first), "from_ms", mg_measure_at(t->from), "to_ms",
+                       mg_measure_at(t->to));
 }
 
 static PyObject *report_plan(const MgPlanRecord *r) {
   return Py_BuildValue(
-      "{s:l,s:K,s:s,s:N,s:N,s:d,s:N,s:d,s:d,s:d,s:I,s:O,s:N,s:N,s:N,s:N,s:K,s:K,s:K,s:K,s:O,s:N,s:N,s:N}",
+      "{s:l,s:K,s:s,s:N,s:N,s:d,s:N,s:d,s:d,s:d,s:I,s:O,s:N,s:N,s:N,s:N,s:K,s:K,s:K,s:K,s:O,s:N,s:N,s:N,s:d}",
       "number", r->number, "recording", (unsigned long long)r->recording, "what",
       r->what + strspn(r->what, " "), "label", report_text(r->label), "failed", report_text(r->failed), "ms",
       r->ms, "stages", report_stages(r), "emit_ms", r->emit_ms, "llvm_ms", r->llvm_ms, "load_ms", r->load_ms,
@@ -116,7 +122,8 @@ static PyObject *report_plan(const MgPlanRecord *r) {
       report_blocks(r), "arena", (unsigned long long)r->arena, "input_bytes",
       (unsigned long long)r->input_bytes, "output_bytes", (unsigned long long)r->output_bytes, "saved_bytes",
       (unsigned long long)r->saved_bytes, "dynamic", r->dynamic ? Py_True : Py_False, "symbols",
-      report_text(r->symbols), "facts", report_text(r->facts), "runs", report_runs(r->times));
+      report_text(r->symbols), "facts", report_text(r->facts), "runs", report_runs(r->times), "at_ms",
+      mg_measure_at(r->begun));
 }
 
 static PyObject *report_plans(void) {

@@ -24,6 +24,7 @@ MgPlanRecord *mg_record_new(long number, const char *what, const MgHostOps *h) {
   if (!r) return NULL;
   mg_ctx_init(&r->mem);
   r->number = number;
+  r->begun = mg_ticks();
   r->what = what;
   r->recording = h ? h->recording : 0;
   r->label = mg_ctx_strdup(&r->mem, h && h->label ? h->label : "");

@@ -62,6 +62,7 @@ typedef struct MgPlanRecord {
   const char *what;          /* "", "joint", "forward", "backward" */
   const char *label;
   const char *failed;                /* why there is no plan; NULL: there is one */
+  uint64_t begun;                    /* the tick when the compilation began */
   double ms;                         /* of the compilation */
   double stage_ms[MG_RECORD_STAGES]; /* by stages.def */
   double emit_ms, llvm_ms, load_ms;

@@ -13,7 +13,6 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "property")]
 import kinds  # noqa: E402
 import random_graphs  # noqa: E402
 import random_models  # noqa: E402
-
 from magneto import _magneto  # noqa: E402
 
 

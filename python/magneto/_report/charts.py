@@ -45,3 +45,21 @@ def stages(plan: dict[str, Any], entry: dict[str, Any] | None) -> list[dict[str,
         out.append({"name": name, "ms": ms, "x": x, "w": ms / total * WIDTH, "k": k % 8})
         x += ms / total * WIDTH
     return out
+
+
+def timeline(plans: list[dict[str, Any]]) -> dict[str, Any]:
+    """Per plan: when it was compiled, and from when to when it ran; how much of that time it ran."""
+    end = max((max(p["at_ms"] + p["ms"], p["to_ms"]) for p in plans), default=0.0) or 1.0
+    scale = WIDTH / end
+    rows = []
+    for p in plans:
+        span = p["to_ms"] - p["from_ms"]
+        rows.append(
+            {
+                "plan": p,
+                "compiled": (p["at_ms"] * scale, max(1.0, p["ms"] * scale)),
+                "ran": (p["from_ms"] * scale, max(1.0, span * scale)) if p["runs"] else None,
+                "share": min(1.0, p["total_ms"] / span) if span > 0 else 1.0,
+            }
+        )
+    return {"rows": rows, "end": end, "width": WIDTH}

@@ -65,6 +65,7 @@ def render(facts: dict[str, Any]) -> str:
         total_ms=sum(p["total_ms"] for p in facts["plans"]) or 1.0,
         memory=charts.memory,
         stages=charts.stages,
+        timeline=charts.timeline(facts["plans"]),
         style=markupsafe.Markup((_HERE / "page.css").read_text()),
         script=markupsafe.Markup((_HERE / "page.js").read_text()),
         data=_json(data),

@@ -14,8 +14,8 @@ double mg_trial_took(MgTrialWay way, double t0) { return clock_given ? clock_ms[
 static PyObject *clock_feed(PyObject *self, PyObject *args) {
   double new[WAY__COUNT] = {0};
   bool given = PyTuple_GET_SIZE(args) > 0;
-  if (given && !PyArg_ParseTuple(args, "ddd:feed_trials", &new[WAY_recorded], &new[WAY_compiled],
-                                 &new[WAY_eager]))
+  if (given &&
+      !PyArg_ParseTuple(args, "ddd:feed_trials", &new[WAY_recorded], &new[WAY_compiled], &new[WAY_eager]))
     return NULL;
   PyObject *old = clock_given ? Py_BuildValue("(ddd)", clock_ms[WAY_recorded], clock_ms[WAY_compiled],
                                               clock_ms[WAY_eager])

@@ -8,11 +8,13 @@
 #include "entry/launch/config.h"
 #include "entry/launch/trace.h"
 #include "host/python/decode.h"
+#include "host/python/pyobject.h"
 #include "host/python/trace_rules.h"
 #include "ir/graph/graph.h"
 #include "record/core/capture.h"
 #include "record/core/loop.h"
 #include "record/core/recording.h"
+#include "runtime/process/measure.h"
 
 static PyObject *place_files; /* name of a file -> the same object */
 
@@ -43,9 +45,57 @@ static bool place_generated(PyCodeObject *co) {
   return PyUnicode_GET_LENGTH(co->co_filename) == 0 || PyUnicode_READ_CHAR(co->co_filename, 0) == '<';
 }
 
+/* ---- backward, in reports: the line whose gradient it is ---- */
+
+/* Calls a function of torch without arguments; an attribute of what it gives, called, if there is a name.  A
+ * number, or -1. */
+static long place_ask(PyObject **kept, const char *module, const char *name, const char *method) {
+  if (!*kept) {
+    PyObject *m = mg_import(module);
+    *kept = m ? PyObject_GetAttrString(m, name) : NULL;
+    Py_XDECREF(m);
+  }
+  PyObject *r = *kept ? PyObject_CallNoArgs(*kept) : NULL;
+  if (r && method) Py_SETREF(r, r == Py_None ? NULL : PyObject_CallMethod(r, method, NULL));
+  long n = r ? PyLong_AsLong(r) : -1;
+  Py_XDECREF(r);
+  PyErr_Clear(); /* the place is only shown */
+  return n;
+}
+
+/* The gradient node of an operation is made just before the operation is dispatched. */
+static void place_note(const MgRec *r) {
+  static PyObject *fn;
+  long next = place_ask(&fn, "torch._C._autograd", "_get_sequence_nr", NULL);
+  MgMap *m = &r->cap->gradient;
+  if (next > 0 && mg_map_get(m, (uint64_t)next + 1) == MG_MAP_NONE)
+    mg_map_put(m, (uint64_t)next + 1, r->g->nnode - 1); /* else it has no line */
+}
+
+/* The operation whose gradient the engine computes; 0: unknown. */
+static NodeRef place_forward(const MgRec *r) {
+  enum { NEAR = 8 }; /* operations that are made of several have nodes that are not dispatched */
+  static PyObject *fn;
+  long at = place_ask(&fn, "torch._C", "_current_autograd_node", "_sequence_nr");
+  for (int i = 0; at >= 0 && i < NEAR; i++) {
+    uint32_t n = mg_map_get(&r->cap->gradient, (uint64_t)at + 2 + (uint64_t)i);
+    if (n != MG_MAP_NONE) return n;
+  }
+  return 0;
+}
+
 uint32_t mg_place_now(const MgRec *r, const char **file) {
   const MgLoop *at = NULL;
+  NodeRef n;
   *file = NULL;
+  if (mg_measure_on && r->cap) {
+    if (!r->in_joint) {
+      place_note(r);
+    } else if ((n = place_forward(r))) {
+      *file = mg_node(r->g, n)->file;
+      return mg_node(r->g, n)->line;
+    }
+  }
   for (const MgLoop *l = r->top; l && !at; l = l->up)
     if (!mg_skip_is_torch(l->v.code)) at = l;
   if (!at) at = r->top;

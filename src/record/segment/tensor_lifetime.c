@@ -409,6 +409,7 @@ void mg_standin_free(MgRec *r) {
   mg_map_free(&cap->wrapper_val);
   mg_map_free(&cap->pinned);
   mg_map_free(&cap->base);
+  mg_map_free(&cap->gradient);
   free(cap->input);
   free(cap->storage_grad);
   free(cap->storage_inference);

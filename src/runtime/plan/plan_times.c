@@ -31,8 +31,10 @@ bool mg_plan_times_begin(MgPlanTimes *t) {
 }
 
 void mg_plan_times_end(MgPlanTimes *t, bool closely, uint64_t ticks) {
+  t->to = mg_ticks();
   if (!t->first) {
     t->first = ticks ? ticks : 1;
+    t->from = t->to - ticks;
     return;
   }
   t->runs.ticks += ticks;

@@ -15,6 +15,7 @@ typedef struct MgPlanTimes {
   MgTicks closely;   /* those of them whose steps were measured */
   uint64_t begun;    /* runs that were begun */
   uint64_t first;    /* ticks of the first run, which meets cold memory */
+  uint64_t from, to; /* when that began, and when the last run ended */
   uint32_t nstep;    /* as many as the plan was described with */
   MgStepTime step[]; /* the first run's until there is another one */
 } MgPlanTimes;

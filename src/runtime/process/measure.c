@@ -29,6 +29,11 @@ double mg_ticks_ms(uint64_t ticks) {
   return (double)ticks * ms / (double)(mg_ticks() - measure_ticks0);
 }
 
+double mg_measure_at(uint64_t tick) {
+  if (!measure_ms0) mg_measure_start();
+  return tick > measure_ticks0 ? mg_ticks_ms(tick - measure_ticks0) : 0;
+}
+
 /* ---- the roofline ---- */
 
 enum { ROOF_FLOATS = 8 << 20, ROOF_PARTS = 64, ROOF_ROUNDS = 6, ROOF_TURNS = 1 << 14, ROOF_CHAINS = 10 };

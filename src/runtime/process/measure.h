@@ -23,6 +23,8 @@ static inline bool mg_measure_closely(uint64_t call) { return call < 4 || call %
 void mg_measure_start(void);        /* from here on; may be called again */
 double mg_ticks_ms(uint64_t ticks); /* by the rate since the start; waits until some time has passed */
 
+double mg_measure_at(uint64_t tick); /* milliseconds from the start of measuring to a tick */
+
 /* What this machine can do at most, measured in about 0.1 s on `threads` threads. */
 typedef struct MgRoofline {
   double gbps;   /* memory of a size that no cache holds, read and written */
