@@ -1,7 +1,7 @@
 """Benchmarks: eager, torch.compile and magneto side by side.  `python -m bench cpu`.
 
-They measure the magneto of this checkout.  A package that PYTHONPATH names goes before it; an installed one only where
-nothing is built here.
+They measure the magneto of this checkout.  A package that PYTHONPATH names goes before it; an installed one
+serves where nothing is built here.
 """
 
 import importlib.util
