@@ -45,6 +45,13 @@ typedef struct GemmOperand { /* strides, in floats */
   int64_t row, col, batch[GEMM_BATCH];
 } GemmOperand;
 
+/* The part of w that is packed next, as runs of neighbours: fetched while the part before is multiplied. */
+typedef struct GemmAhead {
+  const float *at, *end; /* in the run */
+  int64_t step, length;  /* from one run to the next; floats of one */
+  int64_t left;          /* lines of all runs that are not asked for yet, about */
+} GemmAhead;
+
 typedef struct Gemm Gemm;
 typedef struct GemmSet { /* the code of one instruction set; what the functions do is said in gemm_tile.h */
   int lanes, rows, panel;
@@ -52,7 +59,7 @@ typedef struct GemmSet { /* the code of one instruction set; what the functions 
                     float *to);
   void (*pack_columns)(const float *w, int64_t row, int64_t col, int64_t depth, int64_t ncol, float *to);
   void (*stripe)(const float *a, int64_t step, const float *b, int64_t depth, float *c, int64_t nrow,
-                 bool add);
+                 bool add, GemmAhead *ahead);
   void (*finish)(const Gemm *g, float *c, int64_t nrow, int64_t ncol, float *out, const float *bias,
                  const float *residual);
 } GemmSet;
@@ -68,12 +75,24 @@ struct Gemm {
   int64_t rows, nblock; /* rows of a block; blocks of a batch */
   int64_t tasks;        /* blocks of all batches */
   bool shared;          /* all threads work at one task */
+  bool deep;            /* panels have sums of their own */
   int64_t nslot;        /* shares of the work, each with scratch memory of its own */
   int64_t step;         /* floats from one row panel to the next */
+  int64_t depth;        /* rows of w that are multiplied at a time */
   int64_t rows_floats;  /* the packed rows of a block: one, before the slots, or one in each of them */
   int64_t slot_floats;  /* panel of w, sums, and the packed rows unless they are shared */
   const GemmSet *set;
 };
+
+static inline void gemm_fetch(GemmAhead *h) {
+  if (h->left <= 0) return;
+  __builtin_prefetch(h->at, 0, 2);
+  h->left--;
+  h->at += GEMM_ALIGN;
+  if (h->at < h->end) return;
+  h->at = h->end + h->step - h->length;
+  h->end += h->step;
+}
 
 #define SIMD_SET any
 #define SIMD_LANES 4
@@ -91,6 +110,17 @@ struct Gemm {
 #define SIMD_MAX(a, b) ((MgF8)_mm256_max_ps((__m256)(a), (__m256)(b)))
 #define GEMM_WIDE 2
 #define GEMM_ROWS 6
+#include "runtime/engine/simd.h"
+#include "runtime/engine/gemm_tile.h"
+#include "runtime/engine/simd_end.h"
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw")
+#define SIMD_SET avx512
+#define SIMD_LANES 16
+#define SIMD_MAX(a, b) ((MgF16)_mm512_max_ps((__m512)(a), (__m512)(b)))
+#define GEMM_WIDE 2
+#define GEMM_ROWS 12
 #include "runtime/engine/simd.h"
 #include "runtime/engine/gemm_tile.h"
 #include "runtime/engine/simd_end.h"
@@ -137,27 +167,56 @@ static void gemm_pack(const GemmRun *r, int64_t task, float *to, int64_t begin, 
   }
 }
 
+/* `depth` rows of `ncol` columns of w, as what is packed next. */
+static GemmAhead gemm_ahead(const GemmOperand *ow, const float *w, int64_t depth, int64_t ncol) {
+  bool along = ow->row == 1;
+  int64_t runs = along ? ncol : depth, length = along ? depth : ncol;
+  GemmAhead h = {w, w + length, along ? ow->col : ow->row, length, 0};
+  if (length > 0 && (along || ow->col == 1)) h.left = runs * ((length + GEMM_ALIGN - 1) / GEMM_ALIGN);
+  return h;
+}
+
+/* One product of a row of panels with a panel of w: column panel and first row of w. */
+typedef struct GemmTurn {
+  int64_t panel, k;
+} GemmTurn;
+
+/* The i-th of n turns over panels [begin, end).  Where the packed rows do not stay in cache, all panels take
+ * their turn at a part of the depth before the next part; each then has sums of its own. */
+static GemmTurn gemm_turn_at(const Gemm *g, int64_t i, int64_t begin, int64_t end) {
+  int64_t parts = (g->k + g->depth - 1) / g->depth, panels = end - begin;
+  if (g->deep) return (GemmTurn){begin + i % panels, i / panels * g->depth};
+  return (GemmTurn){begin + i / parts, i % parts * g->depth};
+}
+
+static const float *gemm_w_at(const Gemm *g, const float *w, GemmTurn t) {
+  return w + t.k * g->t[MATMUL_w].row + t.panel * g->set->panel * g->t[MATMUL_w].col;
+}
+
 /* Column panels [begin, end) of a task whose rows are packed at a. */
 static void gemm_columns(const GemmRun *r, int64_t task, const float *a, float *slot, int64_t begin,
                          int64_t end) {
   const Gemm *g = r->g;
   const GemmOperand *ow = &g->t[MATMUL_w], *ob = &g->t[MATMUL_bias], * or = &g->t[MATMUL_residual];
-  int64_t panel = g->set->panel, most = MG_TUNE_GEMM_L1_BYTES / (int64_t)sizeof(float) / panel;
-  int64_t row = gemm_row(g, task), nrow = gemm_min(g->rows, g->m - row);
+  int64_t panel = g->set->panel, row = gemm_row(g, task), nrow = gemm_min(g->rows, g->m - row);
   const float *w = gemm_at(r, MATMUL_w, task), *bias = gemm_at(r, MATMUL_bias, task);
   const float *residual = gemm_at(r, MATMUL_residual, task);
-  float *out = gemm_at(r, MATMUL_out, task), *b = slot, *c = slot + panel * most;
+  float *out = gemm_at(r, MATMUL_out, task), *b = slot, *sums = slot + panel * g->depth;
+  int64_t n = (end - begin) * ((g->k + g->depth - 1) / g->depth);
   int64_t part =
-      g->k <= most ? gemm_min(nrow, MG_TUNE_GEMM_PART) : nrow; /* sums of short products stay in cache */
-  for (int64_t p = begin; p < end; p++) {
-    int64_t col = p * panel, ncol = gemm_min(panel, g->n - col);
-    for (int64_t i = 0; i < nrow; i += part) {
-      int64_t rows = gemm_min(part, nrow - i), at = row + i;
-      for (int64_t k = 0; k < g->k; k += most) {
-        int64_t depth = gemm_min(most, g->k - k);
-        if (!i) g->set->pack_columns(w + k * ow->row + col * ow->col, ow->row, ow->col, depth, ncol, b);
-        g->set->stripe(a + i / g->set->rows * g->step + k * g->set->rows, g->step, b, depth, c, rows, k > 0);
-      }
+      g->k <= g->depth ? gemm_min(nrow, MG_TUNE_GEMM_PART) : nrow; /* sums of short products stay in cache */
+  for (int64_t i = 0; i < n; i++) {
+    GemmTurn t = gemm_turn_at(g, i, begin, end), next = gemm_turn_at(g, i + 1 < n ? i + 1 : i, begin, end);
+    int64_t col = t.panel * panel, ncol = gemm_min(panel, g->n - col), depth = gemm_min(g->depth, g->k - t.k);
+    float *c = sums + (g->deep ? (t.panel - begin) * g->rows * panel : 0);
+    GemmAhead ahead = gemm_ahead(ow, gemm_w_at(g, w, next), gemm_min(g->depth, g->k - next.k),
+                                 i + 1 < n ? gemm_min(panel, g->n - next.panel * panel) : 0);
+    g->set->pack_columns(gemm_w_at(g, w, t), ow->row, ow->col, depth, ncol, b);
+    for (int64_t j = 0; j < nrow; j += part) {
+      int64_t rows = gemm_min(part, nrow - j), at = row + j;
+      g->set->stripe(a + j / g->set->rows * g->step + t.k * g->set->rows, g->step, b, depth, c, rows, t.k > 0,
+                     &ahead);
+      if (t.k + depth < g->k) continue;
       g->set->finish(g, c, rows, ncol, out + at * g->t[MATMUL_out].row + col,
                      bias ? bias + at * ob->row + col * ob->col : NULL,
                      residual ? residual + at * or->row + col * or->col : NULL);
@@ -224,6 +283,7 @@ static const MgEngineOps gemm_ops = {"tiled.matmul", gemm_run, NULL, NULL, gemm_
 
 static const GemmSet *gemm_set(void) {
 #if defined(__x86_64__)
+  if (mg_cpu()->avx512) return &gemm_set_avx512;
   if (mg_cpu()->avx2 && mg_cpu()->fma) return &gemm_set_avx2;
 #endif
   return &gemm_set_any;
@@ -336,16 +396,37 @@ static void gemm_cut(Gemm *g) {
   g->nslot = gemm_min(threads, g->shared ? panels : g->tasks);
   g->step = gemm_up(g->k * rows + g->set->lanes, GEMM_ALIGN);
   g->rows_floats = (g->rows / rows) * g->step;
-  g->slot_floats = MG_TUNE_GEMM_L1_BYTES / (int64_t)sizeof(float) + gemm_up(g->rows * panel, GEMM_ALIGN);
+  int64_t parts = (g->k + MG_TUNE_GEMM_DEPTH - 1) / MG_TUNE_GEMM_DEPTH;
+  g->depth = gemm_up((g->k + parts - 1) / parts, GEMM_ALIGN);
+  int64_t each = (panels + g->nslot - 1) / g->nslot; /* panels of a slot, at most */
+  if (!g->shared) each = panels;
+  g->deep = parts > 1 && g->rows * g->k * (int64_t)sizeof(float) > MG_TUNE_GEMM_NEAR_BYTES &&
+            each * g->rows * panel * (int64_t)sizeof(float) <= MG_TUNE_GEMM_ROW_BYTES;
+  g->slot_floats = g->depth * panel + gemm_up((g->deep ? each : 1) * g->rows * panel, GEMM_ALIGN);
   if (!g->shared) g->slot_floats += g->rows_floats;
   int64_t floats = g->nslot * g->slot_floats + (g->shared ? g->rows_floats : 0);
   g->e.scratch = (uint64_t)floats * sizeof(float);
 }
 
-/* With AVX-512 the products of torch's own library are faster. */
-bool mg_gemm_wanted(void) {
-  bool faster = mg_cpu()->level < CPU_v4 && !mg_onednn_ready();
-  return mg_env(ENV_GEMM) ? mg_env_switch(ENV_GEMM, false) : faster;
+/* Are the tiles known to be fast here?  On Intel's CPUs with AVX-512 nothing was measured. */
+static bool gemm_fast(void) {
+  const MgCpu *c = mg_cpu();
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (c->avx512) return !__builtin_cpu_is("intel");
+#endif
+  return (c->avx2 && c->fma) || !mg_onednn_ready();
+}
+
+bool mg_gemm_wanted(void) { return mg_env(ENV_GEMM) ? mg_env_switch(ENV_GEMM, false) : gemm_fast(); }
+
+/* Is a product faster so than by oneDNN?  With AVX-512 that is so where w comes from memory and the packed
+ * rows and sums stay near. */
+static bool gemm_prefers(const Gemm *g, bool frozen) {
+  if (mg_env(ENV_GEMM) || !mg_onednn_ready()) return true;
+  if (!mg_cpu()->avx512) return g->m >= MG_TUNE_GEMM_FEW && g->n >= MG_TUNE_GEMM_FEW;
+  if (frozen || g->m < MG_TUNE_GEMM_TALL || g->n * g->k < MG_TUNE_GEMM_WEIGHTS) return false;
+  return !g->deep || g->rows * g->k * (int64_t)sizeof(float) <= MG_TUNE_GEMM_DEEP_BYTES;
 }
 
 MgRc mg_gemm_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {
@@ -353,6 +434,7 @@ MgRc mg_gemm_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {
   Gemm g = {.e.ops = &gemm_ops, .set = gemm_set()};
   if (!gemm_describe(d, &g)) return MG_UNSUP;
   gemm_cut(&g);
+  if (!gemm_prefers(&g, d->frozen)) return MG_UNSUP;
   Gemm *e = mg_malloc(sizeof *e);
   if (!e) return mg_fail(c, MG_NOMEM, "matmul engine");
   *e = g;

@@ -5,7 +5,7 @@
 #define MG_GEMM_H
 #include "runtime/engine/onednn.h"
 
-/* Are products of this process run so?  Where oneDNN is missing, or MAGNETO_GEMM says it. */
+/* May products of this process run so?  MAGNETO_GEMM says it, or the processor. */
 bool mg_gemm_wanted(void);
 /* MG_UNSUP without an error in the context: not taken. */
 MgRc mg_gemm_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out);

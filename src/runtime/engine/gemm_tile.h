@@ -1,7 +1,7 @@
 /* Matrix products by register tiles, written once and compiled for each instruction set: gemm.c includes this
  * file once per set, after simd.h, with
  *   GEMM_WIDE   vectors that a register tile is wide; with GEMM_ROWS rows all accumulators stay in registers
- *   GEMM_ROWS   rows of a register tile, at most 6
+ *   GEMM_ROWS   rows of a register tile, at most 14 and at most the lanes of a vector
  * A row panel is GEMM_ROWS rows of x as [k][GEMM_ROWS]; a column panel is PANEL columns of w as [k][PANEL].
  * Sums of one panel of columns are kept apart, as [rows][PANEL], until they are whole. */
 enum { SIMD_FN(GEMM_PANEL) = SIMD_LANES * GEMM_WIDE };
@@ -13,11 +13,12 @@ enum { SIMD_FN(GEMM_PANEL) = SIMD_LANES * GEMM_WIDE };
 static void SIMD_FN(gemm_pack_rows)(const float *x, int64_t row, int64_t col, int64_t nrow, bool whole,
                                     int64_t depth, float *to) {
   int64_t k = 0;
-  if (col == 1 && nrow == GEMM_ROWS) {
+  if (col == 1) {
     for (; k + SIMD_LANES <= depth; k += SIMD_LANES) {
       VF r[SIMD_LANES];
       MG_UNROLL
-      for (int i = 0; i < SIMD_LANES; i++) r[i] = i < GEMM_ROWS ? *(const VF *)(x + i * row + k) : (VF){0};
+      for (int i = 0; i < SIMD_LANES; i++)
+        r[i] = i < GEMM_ROWS && i < nrow ? *(const VF *)(x + i * row + k) : (VF){0};
       TRANSPOSE(r)
       MG_UNROLL /* in order: each overwrites the lanes of the one before that are no rows */
       for (int i = 0; i < SIMD_LANES; i++) *(VF *)(to + (k + i) * GEMM_ROWS) = r[i];
@@ -55,9 +56,11 @@ static void SIMD_FN(gemm_pack_columns)(const float *w, int64_t row, int64_t col,
 
 /* ---- products ---- */
 
-/* c[mr][PANEL] (+)= row panel a @ column panel b; mr is a constant where this is inlined. */
+/* c[mr][PANEL] (+)= row panel a @ column panel b; mr is a constant where this is inlined.  Meanwhile up to
+ * `lines` lines of what is packed next are fetched. */
 MG_INLINE void SIMD_FN(gemm_tile)(const float *a, const float *b, int64_t depth, float *c, bool add,
-                                  const int mr) {
+                                  GemmAhead *ahead, int64_t lines, const int mr) {
+  enum { STEP = 4 };
   VF acc[GEMM_ROWS][GEMM_WIDE];
   MG_UNROLL
   for (int i = 0; i < mr; i++) {
@@ -65,14 +68,19 @@ MG_INLINE void SIMD_FN(gemm_tile)(const float *a, const float *b, int64_t depth,
     for (int j = 0; j < GEMM_WIDE; j++)
       acc[i][j] = add ? *(VF *)(c + i * SIMD_FN(GEMM_PANEL) + j * SIMD_LANES) : (VF){0};
   }
-  for (int64_t k = 0; k < depth; k++, a += GEMM_ROWS, b += SIMD_FN(GEMM_PANEL)) {
-    VF col[GEMM_WIDE];
-    MG_UNROLL
-    for (int j = 0; j < GEMM_WIDE; j++) col[j] = *(const VF *)(b + j * SIMD_LANES);
-    MG_UNROLL
-    for (int i = 0; i < mr; i++) {
+  int64_t every = depth < STEP ? 1 : depth / STEP, owed = 0;
+  for (int64_t k = 0; k < depth;) {
+    for (owed += lines; owed > 0; owed -= every) gemm_fetch(ahead);
+    int64_t end = depth - k < 2 * STEP ? depth : k + STEP;
+    for (; k < end; k++, a += GEMM_ROWS, b += SIMD_FN(GEMM_PANEL)) {
+      VF col[GEMM_WIDE];
       MG_UNROLL
-      for (int j = 0; j < GEMM_WIDE; j++) acc[i][j] += a[i] * col[j];
+      for (int j = 0; j < GEMM_WIDE; j++) col[j] = *(const VF *)(b + j * SIMD_LANES);
+      MG_UNROLL
+      for (int i = 0; i < mr; i++) {
+        MG_UNROLL
+        for (int j = 0; j < GEMM_WIDE; j++) acc[i][j] += a[i] * col[j];
+      }
     }
   }
   MG_UNROLL
@@ -84,12 +92,20 @@ MG_INLINE void SIMD_FN(gemm_tile)(const float *a, const float *b, int64_t depth,
 
 /* c[nrow][PANEL] (+)= row panels a, `step` floats from one to the next, @ column panel b. */
 static void SIMD_FN(gemm_stripe)(const float *a, int64_t step, const float *b, int64_t depth, float *c,
-                                 int64_t nrow, bool add) {
+                                 int64_t nrow, bool add, GemmAhead *ahead) {
+  int64_t lines = ahead->left / ((nrow + GEMM_ROWS - 1) / GEMM_ROWS) + 1;
   for (; nrow >= GEMM_ROWS; nrow -= GEMM_ROWS, a += step, c += GEMM_ROWS * SIMD_FN(GEMM_PANEL))
-    SIMD_FN(gemm_tile)(a, b, depth, c, add, GEMM_ROWS);
+    SIMD_FN(gemm_tile)(a, b, depth, c, add, ahead, lines, GEMM_ROWS);
 #define GEMM_TILE(mr)                                                                                        \
-  case mr: SIMD_FN(gemm_tile)(a, b, depth, c, add, mr < GEMM_ROWS ? mr : GEMM_ROWS); break;
-  switch (nrow) { GEMM_TILE(1) GEMM_TILE(2) GEMM_TILE(3) GEMM_TILE(4) GEMM_TILE(5) }
+  case mr:                                                                                                   \
+    SIMD_FN(gemm_tile)(a, b, depth, c, add, ahead, lines, mr < GEMM_ROWS ? mr : GEMM_ROWS);                  \
+    break;
+  switch (nrow) {
+    GEMM_TILE(1) GEMM_TILE(2) GEMM_TILE(3) GEMM_TILE(4) GEMM_TILE(5)
+#if GEMM_ROWS > 6
+    GEMM_TILE(6) GEMM_TILE(7) GEMM_TILE(8) GEMM_TILE(9) GEMM_TILE(10) GEMM_TILE(11) GEMM_TILE(12) GEMM_TILE(13)
+#endif
+  }
 #undef GEMM_TILE
 }
 

@@ -20,30 +20,42 @@ typedef int MgI4 __attribute__((vector_size(16), aligned(4)));
 #define MG_INLINE static inline __attribute__((always_inline))
 #define MG_UNROLL _Pragma("GCC unroll 16")
 
-/* One stage of a butterfly transposition of V rows r[]: exchanges the off-diagonal blocks of S rows and S
- * columns. Everything is a constant once unrolled, so each pair of rows costs two shuffles. */
-#define MG_SHUFFLE_LO(V, S, k) ((k) & (S) ? (V) + (k) - (S) : (k))
-#define MG_SHUFFLE_HI(V, S, k) ((k) & (S) ? (V) + (k) : (k) + (S))
-#define MG_SHUFFLE_8(F, V, S, o)                                                                             \
-  F(V, S, o), F(V, S, o + 1), F(V, S, o + 2), F(V, S, o + 3), F(V, S, o + 4), F(V, S, o + 5),                \
-      F(V, S, o + 6), F(V, S, o + 7)
-#define MG_SHUFFLES_4(F, S) {F(4, S, 0), F(4, S, 1), F(4, S, 2), F(4, S, 3)}
-#define MG_SHUFFLES_8(F, S) {MG_SHUFFLE_8(F, 8, S, 0)}
-#define MG_SHUFFLES_16(F, S) {MG_SHUFFLE_8(F, 16, S, 0), MG_SHUFFLE_8(F, 16, S, 8)}
-#define MG_TRANSPOSE_STAGE(V, r, S)                                                                          \
+/* One stage of a transposition of V rows r[]: rows i and i + S exchange elements, those that `lo` and `hi`
+ * name, by shuffles that stay in lanes of four floats or move whole ones: one instruction each. */
+#define MG_LANES_4(a, b, c, d) {a, b, c, d}
+#define MG_LANES_8(a, b, c, d) {a, b, c, d, a + 4, b + 4, c + 4, d + 4}
+#define MG_LANES_16(a, b, c, d)                                                                              \
+  {a, b, c, d, a + 4, b + 4, c + 4, d + 4, a + 8, b + 8, c + 8, d + 8, a + 12, b + 12, c + 12, d + 12}
+#define MG_TRANSPOSE_STAGE(V, r, S, ...)                                                                     \
+  {                                                                                                          \
+    static const MgI##V to_[2] = {__VA_ARGS__};                                                              \
+    MG_UNROLL                                                                                                \
+    for (int i = 0; i < V; i++)                                                                              \
+      if (!(i & S)) {                                                                                        \
+        MgF##V a = r[i], b = r[i + S];                                                                       \
+        r[i] = __builtin_shuffle(a, b, to_[0]);                                                              \
+        r[i + S] = __builtin_shuffle(a, b, to_[1]);                                                          \
+      }                                                                                                      \
+  }
+/* Four rows at a time: lane l of r[i + c] becomes column 4 l + c of rows i to i + 3. */
+#define MG_TRANSPOSE_LANES(V, r)                                                                             \
+  MG_TRANSPOSE_STAGE(V, r, 1, MG_LANES_##V(0, V, 1, V + 1), MG_LANES_##V(2, V + 2, 3, V + 3))                \
+  MG_TRANSPOSE_STAGE(V, r, 2, MG_LANES_##V(0, 1, V, V + 1), MG_LANES_##V(2, 3, V + 2, V + 3))                \
   MG_UNROLL                                                                                                  \
-  for (int i = 0; i < V; i++)                                                                                \
-    if (!(i & S)) {                                                                                          \
-      MgF##V a = r[i], b = r[i + S];                                                                         \
-      r[i] = __builtin_shuffle(a, b, (MgI##V)MG_SHUFFLES_##V(MG_SHUFFLE_LO, S));                             \
-      r[i + S] = __builtin_shuffle(a, b, (MgI##V)MG_SHUFFLES_##V(MG_SHUFFLE_HI, S));                         \
-    }
+  for (int i = 0; i < V; i += 4) {                                                                           \
+    MgF##V a = r[i + 1];                                                                                     \
+    r[i + 1] = r[i + 2], r[i + 2] = a;                                                                       \
+  }
+#define MG_EVEN_16 {0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27}
+#define MG_ODD_16 {4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31}
+#define MG_EVEN_8 {0, 1, 2, 3, 8, 9, 10, 11}
+#define MG_ODD_8 {4, 5, 6, 7, 12, 13, 14, 15}
 /* r[i][j] <-> r[j][i] */
-#define MG_TRANSPOSE_4(r) MG_TRANSPOSE_STAGE(4, r, 1) MG_TRANSPOSE_STAGE(4, r, 2)
-#define MG_TRANSPOSE_8(r) MG_TRANSPOSE_STAGE(8, r, 1) MG_TRANSPOSE_STAGE(8, r, 2) MG_TRANSPOSE_STAGE(8, r, 4)
+#define MG_TRANSPOSE_4(r) MG_TRANSPOSE_LANES(4, r)
+#define MG_TRANSPOSE_8(r) MG_TRANSPOSE_LANES(8, r) MG_TRANSPOSE_STAGE(8, r, 4, MG_EVEN_8, MG_ODD_8)
 #define MG_TRANSPOSE_16(r)                                                                                   \
-  MG_TRANSPOSE_STAGE(16, r, 1)                                                                               \
-  MG_TRANSPOSE_STAGE(16, r, 2) MG_TRANSPOSE_STAGE(16, r, 4) MG_TRANSPOSE_STAGE(16, r, 8)
+  MG_TRANSPOSE_LANES(16, r)                                                                                  \
+  MG_TRANSPOSE_STAGE(16, r, 4, MG_EVEN_16, MG_ODD_16) MG_TRANSPOSE_STAGE(16, r, 8, MG_EVEN_16, MG_ODD_16)
 #endif
 
 #ifdef SIMD_SET
