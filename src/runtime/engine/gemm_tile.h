@@ -97,15 +97,18 @@ static void SIMD_FN(gemm_stripe)(const float *a, int64_t step, const float *b, i
   for (; nrow >= GEMM_ROWS; nrow -= GEMM_ROWS, a += step, c += GEMM_ROWS * SIMD_FN(GEMM_PANEL))
     SIMD_FN(gemm_tile)(a, b, depth, c, add, ahead, lines, GEMM_ROWS);
 #define GEMM_TILE(mr)                                                                                        \
-  case mr:                                                                                                   \
-    SIMD_FN(gemm_tile)(a, b, depth, c, add, ahead, lines, mr < GEMM_ROWS ? mr : GEMM_ROWS);                  \
-    break;
-  switch (nrow) {
-    GEMM_TILE(1) GEMM_TILE(2) GEMM_TILE(3) GEMM_TILE(4) GEMM_TILE(5)
+  case mr: SIMD_FN(gemm_tile)(a, b, depth, c, add, ahead, lines, mr < GEMM_ROWS ? mr : GEMM_ROWS); break;
+#define GEMM_TILES_5 GEMM_TILE(1) GEMM_TILE(2) GEMM_TILE(3) GEMM_TILE(4) GEMM_TILE(5)
+#define GEMM_TILES_9 GEMM_TILE(6) GEMM_TILE(7) GEMM_TILE(8) GEMM_TILE(9)
+#define GEMM_TILES_13 GEMM_TILE(10) GEMM_TILE(11) GEMM_TILE(12) GEMM_TILE(13)
 #if GEMM_ROWS > 6
-    GEMM_TILE(6) GEMM_TILE(7) GEMM_TILE(8) GEMM_TILE(9) GEMM_TILE(10) GEMM_TILE(11) GEMM_TILE(12) GEMM_TILE(13)
+  switch (nrow) { GEMM_TILES_5 GEMM_TILES_9 GEMM_TILES_13 }
+#else
+  switch (nrow) { GEMM_TILES_5 }
 #endif
-  }
+#undef GEMM_TILES_5
+#undef GEMM_TILES_9
+#undef GEMM_TILES_13
 #undef GEMM_TILE
 }
 

@@ -6,7 +6,7 @@
 #include "check.h"
 #include "runtime/engine/gemm.h"
 
-enum { CASES = 400, GUARD = 16, RANK = 4 };
+enum { CASES = 400, DEEP = 40, GUARD = 16, RANK = 4 };
 static const char *const acts[] = {"",          "relu",        "leaky_relu", "clip", "gelu",
                                    "gelu_tanh", "silu",        "sigmoid",    "tanh", "elu",
                                    "hardswish", "hardsigmoid", "mish"};
@@ -87,12 +87,14 @@ static double wanted(const Operand *t, const MgMatmulDesc *d, int ndim, const in
   return act_of(d->act.name, sum, d->act.a, d->act.b);
 }
 
-static void one_case(void) {
+/* deep: of so many rows and terms that each panel of columns keeps sums of its own. */
+static void one_case(bool deep) {
   static const int64_t sizes[] = {1, 2, 3, 5, 6, 7, 8, 12, 15, 16, 17, 31, 33, 64, 100, 193, 390, 800};
   enum { SIZES = sizeof sizes / sizeof *sizes };
   int ndim = 2 + pick(3);
   int64_t out[RANK], x[RANK], w[RANK], k = sizes[pick(SIZES)], term[RANK];
-  for (int i = 0; i < ndim; i++) out[i] = i < ndim - 2 ? 1 + pick(4) : sizes[pick(SIZES)];
+  for (int i = 0; i < ndim; i++) out[i] = i < ndim - 2 ? 1 + pick(deep ? 2 : 4) : sizes[pick(SIZES)];
+  if (deep) out[ndim - 2] = 90 + pick(60), k = 1500 + pick(200);
   memcpy(x, out, sizeof x);
   memcpy(w, out, sizeof w);
   x[ndim - 1] = w[ndim - 2] = k;
@@ -140,14 +142,14 @@ static void one_case(void) {
 }
 
 /* A NaN or an infinity of x reaches exactly its row, as in eager. */
-static void special_values(void) {
+static void special_values(int m, int n, int k) {
   MgMatmulDesc d = {.act = {"relu", 0, 0}};
-  int64_t m = 7, n = 17, k = 20;
-  float x[7 * 20], w[20 * 17], out[7 * 17];
-  for (int i = 0; i < 7 * 20; i++) x[i] = 1;
-  for (int i = 0; i < 20 * 17; i++) w[i] = 1;
-  x[2 * 20 + 3] = NAN;
-  x[6 * 20] = INFINITY;
+  float *x = malloc(sizeof *x * (size_t)(m * k)), *w = malloc(sizeof *w * (size_t)(k * n)),
+        *out = malloc(sizeof *out * (size_t)(m * n));
+  for (int i = 0; i < m * k; i++) x[i] = 1;
+  for (int i = 0; i < k * n; i++) w[i] = 1;
+  x[2 * k + 3] = NAN;
+  x[(m - 1) * k] = INFINITY;
   d.t[MATMUL_x] = (MgTensorDesc){true, 2, 6, {m, k}, {k, 1}};
   d.t[MATMUL_w] = (MgTensorDesc){true, 2, 6, {k, n}, {n, 1}};
   d.t[MATMUL_out] = (MgTensorDesc){true, 2, 6, {m, n}, {n, 1}};
@@ -158,16 +160,20 @@ static void special_values(void) {
   void *ptr[MATMUL_NPTR] = {x, w, NULL, NULL, out}, *scratch = aligned_alloc(64, (e->scratch + 63) / 64 * 64);
   MgEngineArgs a = {.ptr = ptr, .scratch = scratch};
   CHECK(!e->ops->run(e, &a));
-  for (int i = 0; i < 7 * 17; i++)
-    CHECK(i / 17 == 2 ? isnan(out[i]) : i / 17 == 6 ? isinf(out[i]) : out[i] == 20);
+  for (int i = 0; i < m * n; i++)
+    CHECK(i / n == 2 ? isnan(out[i]) : i / n == m - 1 ? isinf(out[i]) : out[i] == (float)k);
   free(scratch);
+  free(x), free(w), free(out);
   e->ops->free(e);
   mg_ctx_free(&c);
 }
 
 int main(void) {
   setenv("MAGNETO_GEMM", "1", 1);
-  for (int i = 0; i < CASES; i++) one_case();
-  special_values();
+  for (int i = 0; i < CASES; i++) one_case(false);
+  for (int i = 0; i < DEEP; i++) one_case(true);
+  special_values(7, 17, 20);
+  special_values(29, 70, 820);
+  special_values(100, 33, 1601);
   return test_done();
 }
