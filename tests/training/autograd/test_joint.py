@@ -63,7 +63,9 @@ def test_primals_and_outputs_are_not_copied():
 def test_backward_computes_no_long_row_of_functions_again(fn):
     """A few are computed again, since that is less memory; of many each value is saved, since time goes into them."""
 
-    d = x.detach().double().requires_grad_()  # the rounding of 40 functions in float32 is more than is allowed
+    d = (
+        x.detach().double().requires_grad_()
+    )  # the rounding of 40 functions in float32 is more than is allowed
 
     def row(n):
         y = d
