@@ -262,6 +262,11 @@ bool mg_guard_same_const(PyObject *a, PyObject *b) {
       if (!mg_guard_same_const(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
     return true;
   }
+  if (PySlice_Check(a)) {
+    const PySliceObject *s = (PySliceObject *)a, *t = (PySliceObject *)b;
+    return mg_guard_same_const(s->start, t->start) && mg_guard_same_const(s->stop, t->stop) &&
+           mg_guard_same_const(s->step, t->step);
+  }
   if (PyFrozenSet_CheckExact(a)) return mg_guard_same_order(a, b);
   if (mg_date_is(a)) return mg_date_is(b) && mg_date_same(a, b);
   if (mg_guard_is_value(a)) return mg_guard_same_value(a, b);

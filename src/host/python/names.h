@@ -12,6 +12,9 @@
   NAME(class_, "__class__")                                                                                  \
   NAME(dict, "__dict__")                                                                                     \
   NAME(cause, "__cause__")                                                                                   \
+  NAME(step, "step")                                                                                         \
+  NAME(stop, "stop")                                                                                         \
+  NAME(start, "start")                                                                                       \
   NAME(suppress_context, "__suppress_context__")                                                             \
   NAME(slotnames, "__slotnames__")                                                                           \
   NAME(getattr, "__getattr__")                                                                               \

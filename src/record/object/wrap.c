@@ -236,6 +236,24 @@ fail:
   return NULL;
 }
 
+/* A slice of more than constants. */
+static PyObject *wrap_slice(PyObject *v, SrcRef src) {
+  PySliceObject *s = (PySliceObject *)v;
+  PyObject *now[] = {s->start, s->stop, s->step}, *seen[3] = {NULL},
+           *w = NULL, *const name[] = {mg_names.start, mg_names.stop, mg_names.step};
+  bool changed = false, ok = true;
+  if (src) mg_guard_add(mg_ident_guards(), GK_type, src, (PyObject *)&PySlice_Type, 0);
+  for (int i = 0; i < 3 && ok; i++) {
+    seen[i] = mg_wrap(now[i], ident_sub(SRC_attr, src, 0, name[i]));
+    ok = seen[i] != NULL;
+    changed |= seen[i] != now[i];
+  }
+  if (ok) w = changed ? PySlice_New(seen[0], seen[1], seen[2]) : Py_NewRef(v);
+  for (int i = 0; i < 3; i++) Py_XDECREF(seen[i]);
+  if (w && mg_older_add(v, w, src, OLDER_bound)) Py_CLEAR(w);
+  return w;
+}
+
 /* A method bound to an object that the recording sees differently is bound anew. */
 static PyObject *wrap_method(PyObject *v, SrcRef src) {
   if (src) mg_guard_add(mg_ident_guards(), GK_type, src, (PyObject *)&PyMethod_Type, 0);
@@ -398,6 +416,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
   }
   if ((w = mg_iterator_wrap(v, src)) || PyErr_Occurred()) return w;
   if (t == &PyCell_Type) return wrap_cell(v, src);
+  else if (t == &PySlice_Type) return wrap_slice(v, src);
   else if (t == &PyDictProxy_Type) return wrap_proxy(v, src);
   else if (PyWeakref_CheckProxy(v)) return wrap_weak_proxy(v, src);
   else if ((dict = mg_view_of(v, &name))) {

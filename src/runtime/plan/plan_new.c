@@ -475,6 +475,7 @@ void mg_plan_run_free(const MgPlan *p, PlanRun *r) {
   free(r->pack);
   free(r->work);
   free(r->slot);
+  free(r->cell);
   free(r->arg);
   free(r->range);
   free(r->input);
