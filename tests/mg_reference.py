@@ -1,5 +1,6 @@
 """The mg:: ops of graph texts in terms of ATen, so that texts after the library patterns can be run."""
 
+import functools
 import pathlib
 import re
 
@@ -38,8 +39,9 @@ def ref_sdpa(q, k, v, mask, causal, scale):
     return F.scaled_dot_product_attention(q, k, v, mask, 0.0, causal, scale=scale)
 
 
+@functools.cache
 def library():
-    """torch.ops.mg has them as long as the result lives."""
+    """torch.ops.mg has them from now on."""
     lib = torch.library.Library("mg", "DEF")
     for s in schemas():
         lib.define(s + " -> Tensor")

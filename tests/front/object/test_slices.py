@@ -63,14 +63,14 @@ def test_the_same_slice_of_a_number_that_changes(use):
 
 
 def test_slices_of_bools_are_others():
-    f = lambda x, s: (x + 1, s.start is True)  # noqa: E731
+    f = lambda x, s: (x + 1, s.start is True)
     fast, x = magneto.compile(f), torch.ones(2)
     for start in (True, 1, True, 1):
         assert fast(x, slice(start, 2))[1] == f(x, slice(start, 2))[1]
 
 
 def test_slices_of_tensors():
-    f = lambda x, s: x[s] + s.stop  # noqa: E731
+    f = lambda x, s: x[s] + s.stop
     fast, x = magneto.compile(f), torch.arange(8.0)
     for stop in (2, 3, 2):
         s = slice(None, torch.tensor(stop))
