@@ -73,8 +73,8 @@ test-integrations: build ## frameworks and libraries that compile with magneto b
 	  --quiet --disable-pip-version-check -r requirements/integrations.txt && \
 	  cp requirements/integrations.txt .venv-integrations/requirements.txt; }
 	@MAGNETO_STRICT=1 .venv-integrations/bin/python -m pytest -q --timeout=600 tests/integrations tests/generate tests/docs/test_examples.py
-fuzz: build ## random programs against eager (SECONDS=n SEED=s, or ONE='kind seed'); failures are saved in build/fuzz
-	@MAGNETO_STRICT=1 $(PY) tests/fuzz --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED)) $(if $(ONE),--one $(ONE))
+fuzz: build ## random programs against eager (SECONDS=n SEED=s FAIL_ON=crashes, or ONE='kind seed'); failures are saved in build/fuzz
+	@MAGNETO_STRICT=1 $(PY) tests/fuzz --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED)) $(if $(FAIL_ON),--fail-on $(FAIL_ON)) $(if $(ONE),--one $(ONE))
 accept: build ## rewrite the expected output of the golden tests
 	@MAGNETO_ACCEPT=1 $(PY) -m pytest -q tests/golden
 lint-tools:

@@ -71,11 +71,10 @@ def types_of(text):
     return types
 
 
-def reshapes_input(text, types):
-    """Does an op give an input itself other sizes or strides, as unsqueeze_ does?"""
-    inputs = {int(n) for n in re.findall(r"(?m)^%(\d+) = input", text)}
+def reshapes(text, types):
+    """Does an op in place give its tensor other sizes or strides, as unsqueeze_ does?"""
     written = re.findall(r"(?m)^%(\d+) = aten::\w+_(?:\.\w+)?\(%(\d+)", text)
-    return any(int(b) in inputs and types[int(a)] != types[int(b)] for a, b in written)
+    return any(types[int(a)] != types[int(b)] for a, b in written)
 
 
 def returning(text, values):
@@ -108,8 +107,8 @@ def make(seed):
         values = [v for v in types if v not in empty]  # nobody knows what is in memory that nobody wrote
         if any(types[int(n)] != t for n, t in re.findall(r"out=%(\d+)\) : (\S+)", text)):
             continue  # memory that grows: recordings have none
-        if reshapes_input(text, types):
-            continue  # nor have they this: the program's tensor changes otherwise
+        if reshapes(text, types):
+            continue  # nor have they this, whose earlier name would be of the new sizes
         chosen = results(text) if r.random() < 0.6 else []
         chosen += r.sample(values, min(len(values), r.choice([0, 1, 1, 2, 4])))
         return Graph(returning(text, chosen or values[-1:]), inputs, order(r))
