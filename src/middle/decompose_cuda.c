@@ -109,12 +109,16 @@ static bool cuda_turns(const MgGraph *g, ValRef v) {
   return m->device == DEV_cuda && m->ndim == 4 && !m->def && !mg_sym_is(g->x, m->stride[1], 1);
 }
 
+static bool cuda_one_group(const MgRewrite *rw) {
+  const MgArg *groups = mg_dec_arg(rw, "groups");
+  return groups->tag == MA_int && mg_sym_is(rw->g->x, groups->u.sym, 1);
+}
+
 /* Is it a filter of more than one place, in a convolution without groups? */
 static bool cuda_filters(const MgRewrite *rw, ValRef v) {
   const MgVal *m = mg_val(rw->g, v);
-  const MgArg *transposed = mg_dec_arg(rw, "transposed"), *groups = mg_dec_arg(rw, "groups");
-  bool one = groups->tag == MA_int && mg_sym_is(rw->g->x, groups->u.sym, 1);
-  return one && !(transposed->tag == MA_bool && transposed->u.b) &&
+  const MgArg *transposed = mg_dec_arg(rw, "transposed");
+  return cuda_one_group(rw) && !(transposed->tag == MA_bool && transposed->u.b) &&
          !(mg_sym_is(rw->g->x, m->size[2], 1) && mg_sym_is(rw->g->x, m->size[3], 1)) &&
          !mg_sym_is(rw->g->x, m->size[1], 1);
 }
@@ -133,10 +137,15 @@ static bool cuda_turn_operands(MgRewrite *rw) {
   return true;
 }
 
+static MgRc cuda_turned(MgRewrite *rw) {
+  if (cuda_turn_operands(rw)) return mg_graph_keep(rw);
+  return rw->g->c->rc ? rw->g->c->rc : MG_UNSUP;
+}
+
 MgRc mg_dec_cuda_convolution(MgRewrite *rw) {
   MgRc cut = cuda_patches(rw);
   if (cut != MG_UNSUP) return cut;
-  return cuda_turn_operands(rw) ? mg_graph_keep(rw) : rw->g->c->rc ? rw->g->c->rc : MG_UNSUP;
+  return cuda_turned(rw);
 }
 
 /* One of the gradients by a call of its own. */
@@ -163,12 +172,11 @@ static MgRc cuda_gradient(MgRewrite *rw, const MgNode *both, bool data) {
 MgRc mg_dec_cuda_convolution_backward(MgRewrite *rw) {
   const MgGraph *g = rw->g;
   ValRef w = mg_dec_val(rw, "weight");
-  const MgArg *mask = mg_dec_arg(rw, "output_mask"), *groups = mg_dec_arg(rw, "groups");
+  const MgArg *mask = mg_dec_arg(rw, "output_mask");
   const MgVal *m = mg_val(g, w);
   bool two = m->device == DEV_cuda && m->ndim == 4 && rw->n.nout == 3 && rw->n.out[0] && rw->n.out[1] &&
-             mask->tag == MA_list && mask->n == 3 && groups->tag == MA_int &&
-             mg_sym_is(g->x, groups->u.sym, 1);
-  if (!two) return cuda_turn_operands(rw) ? mg_graph_keep(rw) : g->c->rc ? g->c->rc : MG_UNSUP;
+             mask->tag == MA_list && mask->n == 3 && cuda_one_group(rw);
+  if (!two) return cuda_turned(rw);
   cuda_turn_operands(rw);
   TRY(g->c->rc);
   const MgNode both = rw->n;

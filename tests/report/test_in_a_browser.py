@@ -1,18 +1,14 @@
 """The pages as a person has them: in a browser, wide and narrow, light and dark.  Skipped where there is none."""
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from browser import browser, errors, requests
+from pages import BREAKING, ROOT, written
 
 pytest.importorskip("jinja2")
 
-ROOT = pathlib.Path(__file__).parents[2]
 DENSENET = """
 import torch, magneto
 import bench.workloads, torchvision
@@ -22,34 +18,10 @@ with torch.no_grad():
     for _ in range(4):
         f(torch.randn(1, 3, 64, 64))
 """
-PROGRAM = """
-import torch, magneto
-
-
-def f(x):
-    y = x.sin() + 1
-    print("", end="")
-    return y.cos() * x.sum()
-
-
-g = magneto.compile(f)
+PROGRAM = f"""{BREAKING}
 for n in (8, 8, 9, 9):
     g(torch.ones(n, 16, requires_grad=True)).sum().backward()
 """
-
-
-def written(folder, program):
-    (folder / "prog.py").write_text(program)
-    env = {
-        **os.environ,
-        "MAGNETO_REPORT": str(folder / "out.html"),
-        "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}",
-    }
-    done = subprocess.run(
-        [sys.executable, "prog.py"], cwd=folder, env=env, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    return folder / "out.html"
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """The page of a run: its facts fit the program, and it is whole."""
 
-import os
 import pathlib
 import re
 import subprocess
@@ -8,37 +7,17 @@ import sys
 
 import pytest
 
+from pages import BREAKING, written
+
 pytest.importorskip("jinja2")
 
-ROOT = pathlib.Path(__file__).parents[2]
-PROGRAM = """
-import torch, magneto
-
-
-def f(x):
-    y = x.sin() + 1
-    print("", end="")
-    return y.cos() * x.sum()
-
-
-g = magneto.compile(f)
+PROGRAM = f"""{BREAKING}
 for n in (8, 8, 9, 9):
     g(torch.ones(n, 16))
 model = magneto.compile(torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.LayerNorm(16)))
 for _ in range(40):
     model(torch.ones(4, 16)).square().mean().backward()
 """
-
-
-def written(folder, program):
-    """The page of a program."""
-    (folder / "prog.py").write_text(program)
-    env = {**os.environ, "MAGNETO_REPORT": str(folder / "out.html"), "PYTHONPATH": str(ROOT / "python")}
-    done = subprocess.run(
-        [sys.executable, "prog.py"], cwd=folder, env=env, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return folder / "out.html"
 
 
 def made(folder, program):

@@ -224,17 +224,12 @@ static bool reads_across(MgSched *s, const FuNest *n) {
   MgExprs *x = s->x;
   int last = fu_all(n->l) - 1;
   ExprRef coef, rest;
-  int64_t far;
-  if (n->l->kind != ML_point || last < 1) return false;
+  if (n->l->kind != ML_point || last < 1 || fu_hint(x, n->l->range, 0, last + 1) < MG_TUNE_GPU_TURNED)
+    return false;
   fu_set_ranges(x, n->l->range, last + 1);
   if (!mg_ex_linear(x, n->l->index, last, &coef, &rest) || !mg_sym_is(x, coef, 1)) return false;
-  for (uint32_t i = 0; i < n->nload; i++) {
-    if (!mg_ex_linear(x, n->load[i].index, last, &coef, &rest) || !mg_ex_const_int(x, coef, &far) ||
-        far < MG_TUNE_GPU_JUMP || fu_hint(x, n->l->range, 0, last + 1) < MG_TUNE_GPU_TURNED)
-      continue;
-    for (int d = 0; d < last; d++)
-      if (mg_ex_linear(x, n->load[i].index, d, &coef, &rest) && mg_sym_is(x, coef, 1)) return true;
-  }
+  for (uint32_t i = 0; i < n->nload; i++)
+    if (mg_index_turned(x, n->load[i].index, last)) return true;
   return false;
 }
 

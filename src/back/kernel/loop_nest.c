@@ -3,6 +3,7 @@
  * Out: growing tables in the context's arena; the text of MAGNETO_LOGS=loops.
  * Invariants: buf[0] is unused; items are in program order; nothing here looks into expressions. */
 #include "back/kernel/loop_nest.h"
+#include "tuning.h"
 #include <string.h>
 
 /* Makes room for one more entry of a table whose elements have `size` bytes. */
@@ -85,6 +86,17 @@ MgRc mg_sched_number(MgSched *s, BufRef buf, ExprRef value) {
   s->buf[buf].kind = MB_number;
   s->number[s->nnumber++] = (MgNumber){buf, value};
   return MG_OK;
+}
+
+bool mg_index_turned(MgExprs *x, ExprRef index, int last) {
+  ExprRef coef, rest;
+  int64_t far;
+  if (!mg_ex_linear(x, index, last, &coef, &rest) || !mg_ex_const_int(x, coef, &far) ||
+      far < MG_TUNE_GPU_JUMP)
+    return false;
+  for (int d = 0; d < last; d++)
+    if (mg_ex_linear(x, index, d, &coef, &rest) && mg_sym_is(x, coef, 1)) return true;
+  return false;
 }
 
 MgRc mg_sched_size(MgSched *s, SymRef e) {

@@ -199,6 +199,9 @@ MgExtern *mg_sched_extern(MgSched *s, NodeRef node, int nin, int nout);
 MgRc mg_sched_check(MgSched *s, NodeRef node, const char *type, const char *msg, uint32_t *cell);
 /* The buffer, made for it, is a number with this value. */
 MgRc mg_sched_number(MgSched *s, BufRef buf, ExprRef value);
+/* Are points that are neighbours of dimension `last` far apart in memory, but those of an earlier one side by
+ * side? */
+bool mg_index_turned(MgExprs *x, ExprRef index, int last);
 /* Element index of the point `at` (ndim expressions) of a view. */
 ExprRef mg_view_index(MgExprs *x, const MgView *v, const ExprRef *at);
 /* Elements from the base to the end of the view: offset + sum (size-1)*stride + 1 (0 for an empty one). */

@@ -474,18 +474,8 @@ static MgRc value_number(Lower *L, ValRef v, ExprRef e, bool *done) {
   return MG_OK;
 }
 
-/* Does a load have points that are neighbours of the last dimension far apart, but those of another one side
- * by side? */
 static bool value_load_turned(Lower *L, const MgExpr *load, void *arg) {
-  int last = *(int *)arg - 1;
-  ExprRef coef, rest;
-  int64_t far;
-  if (load->src[1] || !mg_ex_linear(L->x, load->src[0], last, &coef, &rest) ||
-      !mg_ex_const_int(L->x, coef, &far) || far < MG_TUNE_GPU_JUMP)
-    return false;
-  for (int d = 0; d < last; d++)
-    if (mg_ex_linear(L->x, load->src[0], d, &coef, &rest) && mg_sym_is(L->x, coef, 1)) return true;
-  return false;
+  return !load->src[1] && mg_index_turned(L->x, load->src[0], *(int *)arg - 1);
 }
 
 /* Is it made of a large tensor in another order, so that rows of the one are columns of the other? */
