@@ -49,27 +49,27 @@ def _vision(name: str, train: bool = False):
     return make
 
 
-def _bert(train: bool = False):
+def _bert(train: bool = False, dropout: float = 0):
     def make():
         import transformers
 
         ids = torch.randint(0, 30000, (8, 128), device="cuda")
         if not train:
             return transformers.BertModel(transformers.BertConfig()).eval().cuda().bfloat16(), (ids,)
-        config = transformers.BertConfig(hidden_dropout_prob=0, attention_probs_dropout_prob=0)
+        config = transformers.BertConfig(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
         return LanguageModel(transformers.BertForMaskedLM(config)).cuda().train(), (ids,)
 
     return make
 
 
-def _gpt2(train: bool = False):
+def _gpt2(train: bool = False, dropout: float = 0):
     def make():
         import transformers
 
         ids = torch.randint(0, 50000, (4, 256), device="cuda")
         if not train:
             return transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval().cuda(), (ids,)
-        config = transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+        config = transformers.GPT2Config(resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout)
         return LanguageModel(transformers.GPT2LMHeadModel(config)).cuda().train(), (ids,)
 
     return make
@@ -146,9 +146,13 @@ ROWS = {
     "resnet50 b16x128, step": Row(_vision("resnet50", True), sgd),
     "bert-base 8x128, step": Row(_bert(True), _adamw),
     "gpt2 4x256, step": Row(_gpt2(True), _adamw),
+    "bert-base 8x128 dropout, step": Row(_bert(True, 0.1), _adamw),
+    "gpt2 4x256 dropout, step": Row(_gpt2(True, 0.1), _adamw),
     "MLP b64, whole step": Row(_mlp(True), sgd, whole=True),
     "resnet50 b16x128, whole step": Row(_vision("resnet50", True), sgd, whole=True),
     "gpt2 4x256, whole step": Row(_gpt2(True), _adamw, whole=True),
+    "densenet121 b16x128, whole step": Row(_vision("densenet121", True), sgd, whole=True),
+    "bert-base 8x128, whole step": Row(_bert(True), _adamw, whole=True),
 }
 
 

@@ -119,6 +119,8 @@ static MgRc opt_infer(Opt *o) {
 }
 
 static MgRc opt_verify(Opt *o) { return MG_OK; }
+enum { OPT_DRAW_THREADS = 132 * 2048 }; /* of an H100 or H200, for graphs of a GPU */
+
 static MgRc opt_is_functional(Opt *o) { return mg_graph_verify_functional(&o->g, "-functional"); }
 static MgRc opt_is_primitive(Opt *o) { return mg_decompose_verify(&o->g, "-primitive"); }
 static MgRc opt_lowered(Opt *o) {
@@ -294,6 +296,7 @@ int main(int argc, char **argv) {
   mg_ctx_init(&o.c);
   MgRc rc = mg_exprs_init(&o.x, &o.c);
   if (rc == MG_OK) rc = mg_graph_init(&o.g, &o.c, &o.x);
+  o.g.draw_threads = OPT_DRAW_THREADS;
   if (rc == MG_OK) rc = mg_graph_parse(&o.g, text);
   if (rc == MG_OK) rc = mg_graph_verify(&o.g, "parse");
   for (int i = 1; i < argc && rc == MG_OK; i++) {

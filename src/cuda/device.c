@@ -105,6 +105,12 @@ int mg_cuda_capability(int device) {
   return 10 * major + minor;
 }
 
+int mg_cuda_attribute(int device, MgCudaAttribute a) {
+  int d, value = 0;
+  if (mg_cuda_driver_missing() || cu.cuDeviceGet(&d, device)) return 0;
+  return cu.cuDeviceGetAttribute(&value, (int)a, d) ? 0 : value;
+}
+
 /* The primary context, kept for ever as PyTorch does. */
 static void *cuda_primary(int device) {
   int d;
@@ -290,6 +296,16 @@ void mg_cuda_lazy_free(MgCudaLazy *l) {
   pthread_mutex_destroy(&l->lock);
   free(l->text);
   free(l);
+}
+
+void *mg_cuda_fixed(MgCudaLazy **kernel, int device, const char *text, const char *name) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  if (device < 0 || device >= MG_CUDA_DEVICES) return NULL;
+  pthread_mutex_lock(&lock);
+  if (!kernel[device]) kernel[device] = mg_cuda_lazy_new(device, text, name);
+  MgCudaLazy *l = kernel[device];
+  pthread_mutex_unlock(&lock);
+  return l ? mg_cuda_lazy_get(l) : NULL;
 }
 
 /* ---- running ---- */

@@ -10,6 +10,9 @@ const char *mg_cuda_missing(void);
 const char *mg_cuda_driver_missing(void); /* the same without PyTorch: what compiles and loads */
 /* The compute capability as major * 10 + minor; 0: no such device. */
 int mg_cuda_capability(int device);
+/* CUdevice_attribute of the driver's header. */
+typedef enum MgCudaAttribute { MG_CUDA_multiprocessors = 16, MG_CUDA_threads = 39 } MgCudaAttribute;
+int mg_cuda_attribute(int device, MgCudaAttribute a); /* 0: unknown */
 
 enum { MG_CUDA_DEVICES = 64 };
 
@@ -32,6 +35,9 @@ typedef struct MgCudaLazy MgCudaLazy;
 MgCudaLazy *mg_cuda_lazy_new(int device, const char *text, const char *name); /* NULL: out of memory */
 void *mg_cuda_lazy_get(MgCudaLazy *l); /* NULL: the driver refuses it */
 void mg_cuda_lazy_free(MgCudaLazy *l); /* or NULL */
+/* A kernel of a text that never changes, on a device.  kernel: MG_CUDA_DEVICES places, all NULL at first, for
+ * the life of the process.  NULL: out of memory, or the driver refuses it. */
+void *mg_cuda_fixed(MgCudaLazy **kernel, int device, const char *text, const char *name);
 
 typedef struct MgCudaScope { /* what mg_cuda_leave puts back */
   void *guard, *context;
@@ -56,6 +62,19 @@ void mg_cuda_copies_add(MgCopies *l, void *to, const void *from, size_t bytes); 
 /* Queues all copies of l and empties it.  0, or the driver's error. */
 int mg_cuda_copies_launch(int device, MgCopies *l, void *stream);
 const char *mg_cuda_copies_text(void); /* the kernel, as PTX */
+
+/* ---- random numbers ---- */
+/* A kernel of one thread that stores two numbers; a CUDA graph of random calls begins with it.  NULL: the
+ * driver refuses it. */
+void *mg_cuda_seed_kernel(int device);
+enum { MG_SEED_ARGS = 4 }; /* the addresses, the numbers */
+/* Stores a seed and a quarter of an offset at `out`.  captured: seed and offset are addresses of the numbers,
+ * and `within` is added to the offset.  0, or the driver's error. */
+int mg_cuda_draw(int device, uint64_t out, uint64_t seed, uint64_t offset, uint32_t within, bool captured,
+                 void *stream);
+const char *mg_cuda_draw_text(bool draw); /* one of the two kernels, as PTX */
+/* The most threads of PyTorch's random kernels, as its calc_offset has it; 0: unknown. */
+int64_t mg_cuda_draw_threads(int device);
 
 /* ---- CUDA graphs ---- */
 const char *mg_cuda_graphs_missing(void); /* NULL, or what is not there */

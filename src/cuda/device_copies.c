@@ -1,7 +1,6 @@
 /* Many copies within a device's memory by one kernel.
  * In: addresses and lengths, in the kernel's own parameter.  Out: queued work.  A block copies at most
  * COPIES_CHUNK bytes; it finds its copy by halving the table of first blocks. */
-#include <pthread.h>
 #include <stddef.h>
 #include "cuda/device.h"
 
@@ -87,14 +86,8 @@ const char *mg_cuda_copies_text(void) { return copies_text; }
 
 /* The kernel on a device; NULL: the driver refuses it. */
 static void *copies_kernel(int device) {
-  static MgCudaLazy *kernel[MG_CUDA_DEVICES]; /* for the life of the process */
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  if (device < 0 || device >= MG_CUDA_DEVICES) return NULL;
-  pthread_mutex_lock(&lock);
-  MgCudaLazy *l = kernel[device];
-  if (!l) l = kernel[device] = mg_cuda_lazy_new(device, copies_text, "mg_copies");
-  pthread_mutex_unlock(&lock);
-  return l ? mg_cuda_lazy_get(l) : NULL;
+  static MgCudaLazy *kernel[MG_CUDA_DEVICES];
+  return mg_cuda_fixed(kernel, device, copies_text, "mg_copies");
 }
 
 bool mg_cuda_copies_ready(int device) { return copies_kernel(device) != NULL; }

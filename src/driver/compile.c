@@ -28,6 +28,7 @@
 #include "runtime/engine/gemm.h"
 #include "runtime/engine/onednn.h"
 #include "runtime/plan/plan_priv.h"
+#include "runtime/process/generator.h"
 #include "runtime/process/torch_abi.h"
 
 typedef struct Compile {
@@ -224,7 +225,7 @@ static MgRc compile_externs(Compile *k) {
   for (uint32_t i = 0; i < k->f.nstep; i++) {
     if (k->f.step[i].kind != MS_extern) continue;
     const MgExtern *e = k->f.step[i].u.ext;
-    bool own = k->cuda < 0 && (compile_runs(CP_engines) || e->prealloc);
+    bool own = e->prealloc || (k->cuda < 0 && compile_runs(CP_engines));
     MgRc rc = own ? mg_engine_make(&k->s, e, k->o, &k->ext[i].engine, &k->ext[i].sized) : MG_UNSUP;
     if (rc == MG_OK) {
       k->f.step[i].scratch = k->ext[i].engine->scratch;
@@ -477,6 +478,8 @@ static MgRc compile_begin(Compile *k, long *n) {
   k->stop = mg_env(ENV_STOP);
   k->strict = compile_strict();
   compile_numerics(k, k->g);
+  int device = mg_graph_on_cpu(k->g) ? -1 : mg_graph_cuda(k->g);
+  k->g->draw_threads = device < 0 || mg_draws_missing() ? 0 : mg_cuda_draw_threads(device);
   k->t = mg_now_ms();
   return compile_selected(*n) ? MG_OK
                               : mg_fail(k->c, MG_UNSUP, "compilation %ld is left out (MAGNETO_ONLY)", *n);

@@ -11,6 +11,7 @@
 #include "runtime/engine/gemm.h"
 #include "runtime/engine/onednn.h"
 #include "runtime/engine/sized_engines.h"
+#include "runtime/plan/gpu_draws.h"
 
 /* Argument positions behind the tensors, as in ops_mg.def. */
 enum {
@@ -157,6 +158,13 @@ static MgRc engine_sdpa(MgSched *s, const MgExtern *e, const MgOptions *o, Engin
   return engine_done(s, make_sdpa, &d, sizeof d, SDPA_NPTR, out);
 }
 
+static MgRc engine_draws(MgSched *s, const MgExtern *e, const MgOptions *o, EngineOut *out) {
+  int64_t n;
+  const MgArg *given = mg_node_arg(mg_node(s->g, e->node), "n");
+  if (!mg_ex_const_int(s->x, given->u.sym, &n)) return MG_UNSUP;
+  return mg_draws_engine(s->c, mg_graph_cuda(s->g), (uint64_t)n, &out->engine);
+}
+
 static const struct EngineRow {
   uint16_t code;
   MgRc (*make)(MgSched *s, const MgExtern *e, const MgOptions *o, EngineOut *out);
@@ -164,6 +172,7 @@ static const struct EngineRow {
     {TOP_mg_matmul, engine_matmul},
     {TOP_mg_conv, engine_conv},
     {TOP_mg_sdpa, engine_sdpa},
+    {TOP_mg_draws, engine_draws},
     {TOP_convolution_backward, engine_conv_grad},
 };
 

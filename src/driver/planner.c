@@ -287,11 +287,20 @@ static MgRc planner_kernel(Planner *p, const MgKernel *k, const MgKernelCode *co
   return planner_sym(p, k->outer, &d->outer);
 }
 
-/* Is the call a function of tensors of this device alone: no state of a generator, no effect, nothing that
- * other devices wait for?  On a GPU a CUDA graph may contain it. */
+/* Does the call draw from the device's default generator, and do nothing else that a program sees? */
+static bool planner_draws(const Planner *p, const MgExtern *e) {
+  const MgNode *n = mg_node(p->s->g, e->node);
+  const MgArg *generator = mg_node_arg(n, "generator");
+  return mg_node_random(n) && n->op->nret && !n->op->mutates &&
+         (n->op->code == TOP_mg_draws || !strncmp(n->op->full, "aten::", 6)) &&
+         (!generator || generator->tag == MA_none);
+}
+
+/* Is the call a function of tensors of this device alone: no effect, nothing that other devices wait for? */
 static bool planner_stays_on(const Planner *p, const MgExtern *e, uint8_t device) {
-  const MgOp *op = mg_node(p->s->g, e->node)->op;
-  bool all = !op->random && !op->effect && !op->mutates && op->code != TOP_extern;
+  const MgNode *n = mg_node(p->s->g, e->node);
+  bool all = (device == DEV_cuda && planner_draws(p, e)) ||
+             (!mg_node_effect(n) && !n->op->mutates && n->op->code != TOP_extern);
   for (uint32_t i = 0; i < e->nin; i++) all &= !e->in[i].buf || p->s->buf[e->in[i].buf].device == device;
   for (uint32_t i = 0; i < e->nout; i++) all &= !e->out[i].buf || p->s->buf[e->out[i].buf].device == device;
   return all;
@@ -316,7 +325,8 @@ static MgRc planner_extern(Planner *p, uint32_t step, const MgPlanExt *ext, MgPl
                     .scratch = p->m->of_step[step],
                     .host_id = ext->host_id,
                     .name = op->full,
-                    .graph = planner_stays_on(p, e, DEV_cuda),
+                    .graph = planner_stays_on(p, e, DEV_cuda), /* a CUDA graph may contain it */
+                    .random = planner_draws(p, e),
                     .on_host = planner_on_host(p, e),
                     .guessed = !mg_infer_has(op)};
   TRYP(d->label = mg_label_text(p->s->g, &e->node, 1));

@@ -66,7 +66,8 @@ static void fold_all_constant(ValRef *v, void *arg) {
 /* Is the node the same in every call, given that its arguments are? */
 static bool fold_pure(Fold *f, const MgNode *n) {
   const MgOp *op = n->op;
-  if (op->code == TOP_extern || op->mutates || op->random || !n->nout || strncmp(op->full, "aten::", 6))
+  if (op->code == TOP_extern || op->mutates || mg_node_random(n) || !n->nout ||
+      strncmp(op->full, "aten::", 6))
     return false;
   if (strstr(op->full, "empty")) return false;
   for (int i = 0; i < n->narg; i++)

@@ -15,7 +15,7 @@ static void dce_use(ValRef *v, void *arg) { ((Dce *)arg)->live[*v] = true; }
 
 /* Only nodes that may raise are there without being read. */
 static bool dce_unread(const Dce *d, const MgNode *n) {
-  bool used = n->op->effect || !n->nout;
+  bool used = mg_node_effect(n) || !n->nout;
   for (int i = 0; i < n->nout; i++) used |= n->out[i] && d->live[n->out[i]];
   return !used;
 }

@@ -66,7 +66,10 @@ static MgRc dec_node(MgRewrite *rw, void *arg) {
  * took apart.  applied or NULL. */
 static MgRc dec_all(MgGraph *g, const MgOp **applied) { return mg_graph_rewrite(g, dec_node, applied); }
 
-MgRc mg_decompose(MgGraph *g) { return dec_all(g, NULL); }
+MgRc mg_decompose(MgGraph *g) {
+  TRY(dec_all(g, NULL));
+  return mg_dec_join_draws(g);
+}
 
 /* ---- what it promises ---- */
 

@@ -26,6 +26,8 @@ MgRc mg_dec_cuda_mm(MgRewrite *rw);
 ValRef mg_dec_cuda_columns(MgRewrite *rw, ValRef a, ValRef b);
 MgRc mg_dec_cuda_convolution(MgRewrite *rw);
 MgRc mg_dec_cuda_convolution_backward(MgRewrite *rw);
+/* decompose_random.c: draws that follow each other become one, of which each takes its part. */
+MgRc mg_dec_join_draws(MgGraph *g);
 /* Result i of the node is v, in the dtype and strides that the node's result has. */
 MgRc mg_dec_give(MgRewrite *rw, int i, ValRef v);
 const MgArg *mg_dec_arg(const MgRewrite *rw, const char *name); /* a None when there is no such parameter */

@@ -96,7 +96,7 @@ MgRc mg_joint_stable(const MgGraph *g, MgJoint *j) {
 /* ---- whose is what
  * ------------------------------------------------------------------------------------------- */
 
-static bool part_effect(const MgNode *n) { return n->op->effect || !n->nout; }
+static bool part_effect(const MgNode *n) { return mg_node_effect(n) || !n->nout; }
 
 static MgRc part_split(Part *p) {
   MgGraph *g = p->g;
@@ -129,7 +129,7 @@ bool part_is_constant(const MgNode *n) {
     for (uint32_t k = 0; n->arg[i].tag == MA_list && k < n->arg[i].n; k++)
       if (n->arg[i].u.item[k].tag == MA_val) return false;
   }
-  return !n->op->random && n->op->code != TOP_extern && !n->op->mutates && n->nout;
+  return !mg_node_random(n) && n->op->code != TOP_extern && !n->op->mutates && n->nout;
 }
 
 /* ---- building the halves

@@ -63,7 +63,8 @@ static bool cut_is_cat(uint16_t code) {
 
 static bool cut_cheap(const Cut *c, NodeRef k) {
   const MgNode *n = mg_node(c->p->g, k);
-  if (n->op->random || n->op->mutates || n->op->code == TOP_extern || cut_is_cat(n->op->code)) return false;
+  if (mg_node_random(n) || n->op->mutates || n->op->code == TOP_extern || cut_is_cat(n->op->code))
+    return false;
   if (part_viewed(n)) return true;
   return cut_class[n->op->code] == CUT_cheap && (!c->p->o->lowers || c->p->o->lowers(c->p->g, k));
 }
@@ -135,7 +136,7 @@ static void cut_blocks(Cut *c) {
   bool any = false;
   for (NodeRef k = 1; k < g->nnode; k++) {
     const MgNode *n = mg_node(g, k);
-    if (n->dead || c->p->late[k] || !n->again || n->op->random || n->op->mutates) continue;
+    if (n->dead || c->p->late[k] || !n->again || mg_node_random(n) || n->op->mutates) continue;
     any = true;
     for (int i = 0; i < n->nout; i++) c->inside[n->out[i]] = n->again;
   }

@@ -511,7 +511,7 @@ static void pat_sweep(ValRef *v, void *arg) {
   Pat *p = arg;
   NodeRef def = mg_val(p->g, *v)->def;
   MgNode *n = def ? mg_node(p->g, def) : NULL;
-  if (!n || n->dead || n->op->mutates || n->op->random) return;
+  if (!n || n->dead || n->op->mutates || mg_node_random(n)) return;
   for (int i = 0; i < n->nout; i++)
     if (n->out[i] && p->uses[n->out[i]]) return;
   pat_kill(p, n);

@@ -124,7 +124,7 @@ static MgRc simplify_node(MgRewrite *rw, void *arg) {
   bool owned = false;
   uint32_t slot;
   for (int i = 0; i < n->nout; i++) owned |= simplify_owned(s, n->out[i]);
-  bool pure = n->op->code != TOP_extern && !n->op->random && !n->op->mutates && n->nout > 0;
+  bool pure = n->op->code != TOP_extern && !mg_node_random(n) && !n->op->mutates && n->nout > 0;
   if (owned || !pure) return mg_graph_keep(rw);
   if (simplify_is_identity(g, n)) return mg_graph_replace(rw, n->out[0], mg_node_first(n));
   NodeRef same = simplify_find(s, g, n, &slot);

@@ -22,7 +22,16 @@ typedef enum PxClass { R_p, R_h, R_r, R_rd, R_f, R_d, R__COUNT } PxClass;
 
 typedef enum PxKind { PX_value, PX_narrow, PX_address, PX_vector } PxKind; /* what a register has of a node */
 
-enum { PF_known = 1, PF_inner = 2, PF_lane = 4, PF_unstable = 8, PF_red = 16, PF_narrow = 32, PF_wide = 64 };
+enum {
+  PF_known = 1,
+  PF_inner = 2,
+  PF_lane = 4,
+  PF_unstable = 8,
+  PF_red = 16,
+  PF_narrow = 32,
+  PF_wide = 64,
+  PF_each = 128
+};
 
 typedef struct PxAt {      /* where code is being written */
   uint32_t loop[PX_DEPTH]; /* serial numbers of the loops around it; loop[0] is 0: none */

@@ -43,6 +43,18 @@ static ExprRef value_rest(Px *e, ExprRef index, int64_t *step) {
   return rest;
 }
 
+enum { VALUE_FOUR = 4 };
+
+/* An index by a power of two, which comes out alike for four lanes or more: random numbers come by fours.
+ * How many lanes those are; 1: it is nothing of that kind. */
+static int64_t value_lanes_alike(Px *e, const MgExpr *n) {
+  int64_t step, shift, vec = e->g->vec;
+  if (n->op != OP_lsr || !mg_ex_const_int(e->x, n->src[1], &shift) || shift < 2 || shift > 30) return 1;
+  ExprRef rest = value_rest(e, n->src[0], &step);
+  int64_t alike = ((int64_t)1 << shift) % vec ? VALUE_FOUR : vec;
+  return rest && step == 1 && vec % alike == 0 && px_is_multiple(e, rest, alike) ? alike : 1;
+}
+
 /* A comparison of indices that comes out alike for all lanes of a group: they do
  * not reach over its border. */
 static bool value_is_uniform(Px *e, const MgExpr *n) {
@@ -60,12 +72,15 @@ static uint8_t value_facts(Px *e, ExprRef r) {
   uint8_t f = 0;
   bool tile = e->g->map == MG_PTX_tiles && (n.u.i == e->g->cross || n.u.i == e->g->nouter - 1);
   if (n.op == OP_idx)
-    f = (n.u.i >= e->g->nouter || tile ? PF_inner : 0) | (n.u.i == e->g->lane ? PF_lane : 0);
-  if (n.op == OP_red) f = PF_red | (e->g->lane >= 0 && e->g->lane < e->g->nouter ? PF_lane : 0);
+    f = (n.u.i >= e->g->nouter || tile ? PF_inner : 0) | (n.u.i == e->g->lane ? PF_lane | PF_each : 0);
+  if (n.op == OP_red) f = PF_red | (e->g->lane >= 0 && e->g->lane < e->g->nouter ? PF_lane | PF_each : 0);
   if (n.op == OP_load && e->stored[n.u.i]) f = PF_unstable;
   for (int i = 0; i < n.nsrc; i++)
-    if (n.src[i]) f |= px_facts(e, n.src[i]) & (PF_inner | PF_lane | PF_unstable | PF_red);
-  if (f & PF_lane && !(f & (PF_red | PF_unstable)) && value_is_uniform(e, &n)) f &= (uint8_t)~PF_lane;
+    if (n.src[i]) f |= px_facts(e, n.src[i]) & (PF_inner | PF_lane | PF_each | PF_unstable | PF_red);
+  if (!(f & PF_lane) || f & (PF_red | PF_unstable)) return f;
+  int64_t alike = value_is_uniform(e, &n) ? e->g->vec : value_lanes_alike(e, &n);
+  if (alike == e->g->vec) f &= (uint8_t) ~(PF_lane | PF_each);
+  else if (alike == VALUE_FOUR) f &= (uint8_t)~PF_each;
   return f;
 }
 
@@ -127,7 +142,8 @@ static uint64_t value_key(Px *e, ExprRef r, PxKind kind, int depth) {
   bool lane = f & PF_lane && kind != PX_vector && kind != PX_address;
   uint64_t key = KEY_SET | r | (uint64_t)kind << KEY_KIND | (uint64_t)e->at.loop[depth] << KEY_LOOP;
   if (f & PF_inner) key |= (uint64_t)e->at.piece << KEY_PIECE;
-  if (lane) key |= (uint64_t)(e->at.lane + 1) << KEY_LANE;
+  int at = f & PF_each ? e->at.lane : e->at.lane - e->at.lane % VALUE_FOUR;
+  if (lane) key |= (uint64_t)(at + 1) << KEY_LANE;
   if (f & PF_unstable) key |= (uint64_t)(e->at.phase + 1) << KEY_PHASE;
   return key;
 }

@@ -54,7 +54,7 @@ static void walk_loop(LoopWalk *w, const MgLoop *l) {
 
 /* The ops that only an engine runs. */
 static bool walk_engine_op(uint16_t code) {
-  return code == TOP_mg_matmul || code == TOP_mg_conv || code == TOP_mg_sdpa;
+  return code == TOP_mg_matmul || code == TOP_mg_conv || code == TOP_mg_sdpa || code == TOP_mg_draws;
 }
 
 static void walk_view(LoopWalk *w, const MgView *v, const char *what) {

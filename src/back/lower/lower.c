@@ -118,10 +118,10 @@ static MgRc lower_order(Lower *L) {
   for (NodeRef r = g->nnode; r-- > 1;) {
     MgNode *n = mg_node(g, r);
     if (n->dead) continue;
-    first[r] = effects && n->op->effect;
+    first[r] = effects && mg_node_effect(n);
     for (int i = 0; i < n->nout; i++) first[r] |= n->out[i] && need[n->out[i]];
     if (!first[r]) continue;
-    effects |= n->op->effect;
+    effects |= mg_node_effect(n);
     mg_node_each_val(n, lower_need, need);
   }
   NodeRef at = 1;
@@ -258,7 +258,7 @@ static MgRc lower_node(Lower *L, NodeRef r) {
     MgRc rc = row->fn(L, n, row);
     if (rc != MG_UNSUP) return rc;
   }
-  if (unread && !n->op->effect) return MG_OK; /* a call that only makes values nobody reads */
+  if (unread && !mg_node_effect(n)) return MG_OK; /* a call that only makes values nobody reads */
   return lower_extern(L, n);
 }
 

@@ -77,6 +77,80 @@ static bool ok_no_dropout(const MgGraph *g, const MgNode *n) {
   return lw_arg(n, "train")->tag == MA_bool ? !lw_arg(n, "train")->u.b : false;
 }
 
+/* ---- random numbers of a GPU ---- */
+
+enum { UNIFORM_LANES = 4, UNIFORM_SHIFT = 2, UNIFORM_ROUNDS = 10 };
+#define UNIFORM_LOW 0xffffffffu
+
+static ExprRef uniform_u64(Lower *L, uint64_t v) { return mg_ex_int(L->x, TY_u64, (int64_t)v); }
+static ExprRef uniform_low(Lower *L, ExprRef e) { return lw_op2(L, OP_and, e, uniform_u64(L, UNIFORM_LOW)); }
+static ExprRef uniform_high(Lower *L, ExprRef e) { return lw_op2(L, OP_lsr, e, uniform_u64(L, 32)); }
+
+/* Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), in place. c: the
+ * counter, then the four numbers; key: two numbers.  All are numbers of 32 bits in 64. */
+static void uniform_philox(Lower *L, ExprRef c[UNIFORM_LANES], ExprRef key[2]) {
+  static const uint64_t factor[] = {0xD2511F53, 0xCD9E8D57}, step[] = {0x9E3779B9, 0xBB67AE85};
+  for (int round = 0; round < UNIFORM_ROUNDS; round++) {
+    ExprRef a = lw_op2(L, OP_mul, c[0], uniform_u64(L, factor[0])),
+            b = lw_op2(L, OP_mul, c[2], uniform_u64(L, factor[1]));
+    c[0] = lw_op2(L, OP_xor, lw_op2(L, OP_xor, uniform_high(L, b), c[1]), key[0]);
+    c[2] = lw_op2(L, OP_xor, lw_op2(L, OP_xor, uniform_high(L, a), c[3]), key[1]);
+    c[1] = uniform_low(L, b);
+    c[3] = uniform_low(L, a);
+    for (int i = 0; i < 2; i++) key[i] = uniform_low(L, lw_op2(L, OP_add, key[i], uniform_u64(L, step[i])));
+  }
+}
+
+typedef struct Uniform { /* who draws the number of an element of memory */
+  int64_t threads, each;
+  ExprRef place, thread, turn; /* turn: its how manieth four */
+} Uniform;
+
+/* Shifts, since divisions of an index would cut its range in two. */
+static void uniform_drawer(Lower *L, const MgVal *m, Uniform *u) {
+  int64_t n = 1, size, eight = u->each == 2 * UNIFORM_LANES;
+  for (int d = 0; d < m->ndim; d++) n *= mg_ex_const_int(L->x, m->size[d], &size) ? size : INT32_MAX;
+  ExprRef group = lw_op2(L, OP_lsr, u->place, lw_int(L, UNIFORM_SHIFT + eight));
+  u->thread = mg_ex_cvt(L->x, TY_u64, group);
+  u->turn = uniform_u64(L, 0);
+  if (n > u->threads * u->each) {
+    ExprRef of = mg_ex_int(L->x, TY_u32, u->threads), g = mg_ex_cvt(L->x, TY_u32, group);
+    u->thread = mg_ex_cvt(L->x, TY_u64, lw_op2(L, OP_rem, g, of));
+    u->turn = mg_ex_cvt(L->x, TY_u64, lw_op2(L, OP_div, g, of));
+  }
+  if (!eight) return;
+  ExprRef half = lw_op2(L, OP_and, lw_op2(L, OP_lsr, u->place, lw_int(L, UNIFORM_SHIFT)), lw_int(L, 1));
+  u->turn = lw_op2(L, OP_add, lw_op2(L, OP_add, u->turn, u->turn), mg_ex_cvt(L->x, TY_u64, half));
+}
+
+/* mg::uniform: where an element lies in memory says who drew its number, and when. */
+static MgRc factory_uniform(Lower *L, MgNode *n, const LwRow *r) {
+  const MgVal *m = lw_meta(L, n->out[0]);
+  ValRef draws = lw_arg_val(n, "draws");
+  Uniform w = {.place = lw_int(L, 0)};
+  int64_t skip;
+  ExprRef at[] = {lw_int(L, 0)}, one[] = {lw_int(L, 1)};
+  if (!lw_arg_int(L->g, n, "skip", &skip) || !lw_arg_int(L->g, n, "threads", &w.threads) ||
+      !lw_arg_int(L->g, n, "each", &w.each))
+    return MG_UNSUP;
+  TRY(lw_realise(L, draws));
+  for (int d = 0; d < m->ndim; d++)
+    w.place =
+        mg_sym_add(L->x, w.place, mg_sym_mul(L->x, mg_ex_idx(L->x, d), lw_arg_item(L, n, "stride", d, 0)));
+  uniform_drawer(L, m, &w);
+  ExprRef seed = mg_ex_cvt(L->x, TY_u64, lw_at(L, draws, at)),
+          first = mg_ex_cvt(L->x, TY_u64, lw_at(L, draws, one));
+  ExprRef count = lw_op2(L, OP_add, lw_op2(L, OP_add, first, uniform_u64(L, (uint64_t)skip)), w.turn);
+  ExprRef c[UNIFORM_LANES] = {uniform_low(L, count), uniform_high(L, count), w.thread, uniform_u64(L, 0)};
+  ExprRef key[] = {uniform_low(L, seed), uniform_high(L, seed)};
+  uniform_philox(L, c, key);
+  ExprRef bits = c[UNIFORM_LANES - 1], lane = lw_op2(L, OP_and, w.place, lw_int(L, UNIFORM_LANES - 1));
+  for (int i = UNIFORM_LANES - 1; i-- > 0;)
+    bits = lw_where(L, lw_op2(L, OP_eq, lane, lw_int(L, i)), c[i], bits);
+  ExprRef u = lw_op2(L, OP_mul, mg_ex_cvt(L->x, TY_f32, bits), lw_const(L, TY_f32, 0x1p-32));
+  return lw_define(L, n->out[0], lw_op2(L, OP_add, u, lw_const(L, TY_f32, 0x1p-33)));
+}
+
 #define F(name, fn, op) {"aten::" name, fn, NULL, NULL, op, 0, 0, NULL},
 /* Rows have no commas between them. */
 /* clang-format off */
@@ -95,6 +169,7 @@ const LwRow lw_rows_factory[] = {
   {"aten::logspace", factory_linspace, lw_ok_float, NULL, 0, 0, 0, NULL},
   F("eye", factory_eye, 0) F("eye.m", factory_eye, 0)
   F("tril", factory_tri, 0) F("triu", factory_tri, 1)
+  {"mg::uniform", factory_uniform, NULL, NULL, 0, 0, 0, NULL},
   {"aten::native_dropout", factory_no_dropout, ok_no_dropout, NULL, 0, 0, 0, NULL},
   {"aten::dropout", factory_no_dropout, ok_no_dropout, NULL, 0, 0, 0, NULL},
   {0},

@@ -31,8 +31,8 @@ static bool branch_is_product(const Branches *b, uint32_t i) {
 
 /* Everything that the call reads or makes lies on the device in memory of its own. */
 static bool branch_is_plain(const Branches *b, const MgExtern *e) {
-  const MgOp *op = mg_node(b->s->g, e->node)->op;
-  bool plain = !op->random && !op->effect && !op->mutates && !op->is_view;
+  const MgNode *n = mg_node(b->s->g, e->node);
+  bool plain = !mg_node_effect(n) && !n->op->mutates && !n->op->is_view;
   for (uint32_t k = 0; k < e->nin + e->nout; k++) {
     BufRef buf = k < e->nin ? e->in[k].buf : e->out[k - e->nin].buf;
     plain &= !buf || (b->s->buf[buf].device == DEV_cuda && !b->viewed[buf]);

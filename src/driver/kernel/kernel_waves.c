@@ -29,12 +29,12 @@ static bool kernel_writes(const MgKernel *k, BufRef b) {
 
 /* Arena memory of b; false: it has none. */
 static bool buf_piece(const Wave *w, BufRef b, Piece *out) {
-  int64_t bytes = INT64_MAX / 2;
+  int64_t bytes;
   if (!w->m->of_buf[b]) return false;
   const MgMemBlock *m = &w->m->block[w->m->of_buf[b] - 1];
-  if (w->m->dynamic) *out = (Piece){.from = 0, .to = UINT64_MAX}; /* places are not known yet */
-  else if (mg_ex_const_int(w->s->x, m->bytes, &bytes))
+  if (!w->m->dynamic && mg_ex_const_int(w->s->x, m->bytes, &bytes))
     *out = (Piece){.from = m->offset, .to = m->offset + (uint64_t)bytes};
+  else *out = (Piece){.from = 0, .to = UINT64_MAX}; /* places are not known yet */
   return true;
 }
 

@@ -95,7 +95,7 @@ static bool gpu_is_arithmetic(MgGraph *g, NodeRef r, bool *known) {
   if (s.tensor || n->nout != 1 || !n->out[0] || !gpu_is_number(g, n->out[0]) || n->op->is_view ||
       !mg_lower_knows(g, r))
     return false;
-  known[n->out[0]] = !s.late && !n->call && !n->op->random;
+  known[n->out[0]] = !s.late && !n->call && !mg_node_random(n);
   return known[n->out[0]] || mg_val(g, n->out[0])->dtype != DT_f64 || gpu_does_double(n);
 }
 

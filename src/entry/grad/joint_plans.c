@@ -157,7 +157,7 @@ static MgRc autograd_written(MgAutograd *a, const MgTrace *t) {
   if (!write || !read) return MG_NOMEM;
   for (NodeRef n = 1; n < t->joint->backward; n++) {
     MgNode *node = mg_node(g, n);
-    if (node->op->random) a->random = true;
+    if (mg_node_random(node)) a->random = true;
     if (node->op->code == TOP_native_batch_norm) {
       autograd_norm(g, node, write, read);
       continue;

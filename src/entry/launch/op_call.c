@@ -17,6 +17,7 @@
 #include "host/torch/torch_state.h"
 #include "ir/infer/graph_at.h"
 #include "runtime/plan/gpu_attention.h"
+#include "runtime/plan/gpu_seeds.h"
 #include "runtime/process/cxxcall.h"
 #include "runtime/process/torch_abi.h"
 
@@ -41,6 +42,7 @@ struct MgNodeCall {
   bool grad;      /* a plan runs it with grad mode on, although autograd is not asked */
   MgCxxCall *cxx; /* the same call without Python, or NULL; only plans use it */
   MgGpuAttention *attention; /* what a kernel of ours may do in its place, or NULL */
+  int seeds;                 /* backward of attention with dropout: the position of the seeds; else 0 */
 };
 
 /* ---- building ---- */
@@ -354,6 +356,15 @@ static MgGpuAttention *nodecall_attention(const MgGraph *g, const MgNode *n) {
   return a;
 }
 
+/* The position of the seeds among the tensors of a backward that draws what forward drew; 0: another op, or
+ * one whose seeds are always on the device. */
+static int nodecall_seeds(const MgNode *n) {
+  if (n->op->code != TOP__scaled_dot_product_efficient_attention_backward) return 0;
+  const MgArg *dropout = mg_node_arg(n, "dropout_p");
+  bool drops = dropout->tag != MA_float || dropout->u.f != 0;
+  return drops ? mg_op_param(n->op, "philox_seed") : 0; /* all before it are tensors */
+}
+
 static MgRc calltable_add(void *self, MgGraph *g, NodeRef n, uint32_t *id) {
   CallTable *t = self;
   if (t->n == t->cap) {
@@ -371,6 +382,7 @@ static MgRc calltable_add(void *self, MgGraph *g, NodeRef n, uint32_t *id) {
   }
   if (c && !c->grad) c->cxx = nodecall_cxx(g, mg_node(g, n));
   if (c && !c->grad) c->attention = nodecall_attention(g, mg_node(g, n));
+  if (c) c->seeds = nodecall_seeds(mg_node(g, n));
   PyGILState_Release(gil);
   if (!c) return mg_fail(g->c, MG_PYERR, "%s cannot be called from a plan", mg_node(g, n)->op->full);
   *id = t->n;
@@ -430,9 +442,8 @@ static int calltable_run(const MgNodeCall *c, MgTensor *const *in, int nin, MgTe
   return rc;
 }
 
-static int calltable_call(void *self, uint32_t id, MgTensor *const *in, int nin, MgTensor **out, int nout) {
-  const MgNodeCall *c = ((CallTable *)self)->call[id];
-  bool fits = nin == c->nin && nout == c->nout;
+static int calltable_call_on(const MgNodeCall *c, MgTensor *const *in, int nin, MgTensor **out, int nout) {
+  bool fits = nin == (int)c->nin && nout == (int)c->nout;
   if (c->attention && fits && mg_gpu_attention_run(c->attention, in, out)) return 0;
   if (c->cxx && fits && mg_cxxcall_run(c->cxx, in, out)) return 0;
   PyGILState_STATE gil = PyGILState_Ensure();
@@ -443,6 +454,34 @@ static int calltable_call(void *self, uint32_t id, MgTensor *const *in, int nin,
   else rc = calltable_run(c, in, nin, out, nout);
   PyGILState_Release(gil);
   return rc;
+}
+
+/* The same with the seeds where the kernel looks for them. */
+static int calltable_call_seeded(const MgNodeCall *c, MgTensor *const *in, int nin, MgTensor **out,
+                                 int nout) {
+  enum { MOST = 16 };
+  MgTensor *all[MOST], *moved[MG_SEEDS];
+  int32_t device = 0;
+  bool fits = nin <= MOST && c->seeds + MG_SEEDS <= nin;
+  if (fits) mg_abi.aoti_torch_get_device_index(in[0], &device);
+  if (!fits || !mg_gpu_seeds_move(device, in + c->seeds, moved)) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyErr_SetString(PyExc_RuntimeError, "magneto: the seeds of attention's dropout are on another device");
+    PyGILState_Release(gil);
+    return -1;
+  }
+  for (int i = 0; i < nin; i++) all[i] = in[i];
+  for (int i = 0; i < MG_SEEDS; i++)
+    if (moved[i]) all[c->seeds + i] = moved[i];
+  int rc = calltable_call_on(c, all, nin, out, nout);
+  for (int i = 0; i < MG_SEEDS; i++)
+    if (moved[i]) mg_abi.aoti_torch_delete_tensor_object(moved[i]);
+  return rc;
+}
+
+static int calltable_call(void *self, uint32_t id, MgTensor *const *in, int nin, MgTensor **out, int nout) {
+  const MgNodeCall *c = ((CallTable *)self)->call[id];
+  return c->seeds ? calltable_call_seeded(c, in, nin, out, nout) : calltable_call_on(c, in, nin, out, nout);
 }
 
 /* Modes of the program would see the call. */

@@ -36,9 +36,9 @@ static PyObject *cudagraph_call(const char *name, PyObject *arg) {
   return r;
 }
 
-static void *cudagraph_begin(int device, bool own) {
+static void *cudagraph_begin(int device, bool own, bool random) {
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject *where = Py_BuildValue("(iO)", device, own ? Py_True : Py_False);
+  PyObject *where = Py_BuildValue("(iOO)", device, own ? Py_True : Py_False, random ? Py_True : Py_False);
   PyObject *capture = cudagraph_call("begin", where);
   Py_XDECREF(where);
   if (capture == Py_None) Py_CLEAR(capture); /* not now */
@@ -46,11 +46,13 @@ static void *cudagraph_begin(int device, bool own) {
   return capture;
 }
 
-static void cudagraph_end(void *capture) {
+static void *cudagraph_end(void *capture) {
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject *r = cudagraph_call("end", capture);
+  void *graph = r && r != Py_None ? PyLong_AsVoidPtr(r) : NULL;
   Py_XDECREF(r);
   PyGILState_Release(gil);
+  return graph;
 }
 
 static void cudagraph_drop(void *capture) {

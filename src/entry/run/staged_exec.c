@@ -135,7 +135,7 @@ static void stage_note_use(ValRef *v, void *arg) {
   if (s->level > *read) *read = s->level;
 }
 
-static bool stage_acts(const MgNode *n) { return n->op->random || !n->op->nret; }
+static bool stage_acts(const MgNode *n) { return mg_node_random(n) || !n->op->nret; }
 
 /* Does what the node writes outlive a run that is given up?  Random numbers are given back. */
 static bool stage_lasts(const MgGraph *g, const MgNode *n) {
@@ -298,7 +298,7 @@ static int stage_steps(MgStages *s, Plan *p) {
     for (NodeRef n = 1; n < g->nnode; n++) {
       if (mg_node(g, n)->dead || p->level[n] != u.level) continue;
       pure = pure && !stage_lasts(g, mg_node(g, n));
-      s->random |= mg_node(g, n)->op->random;
+      s->random |= mg_node_random(mg_node(g, n));
       if (!(u.level & 1) && piece) piece->pure = pure;
       if (!(u.level & 1) && piece) continue;
       StageStep *t = &s->step[s->nstep++];

@@ -258,6 +258,20 @@ bool mg_node_flag(const MgNode *n, const char *name) {
   return a && a->tag == MA_bool && a->u.b;
 }
 
+/* Is a probability given that is not 0? */
+static bool node_drops(const MgNode *n, const char *name) {
+  const MgArg *p = mg_node_arg(n, name);
+  return p && p->tag != MA_none && !(p->tag == MA_float && p->u.f == 0);
+}
+
+bool mg_node_random(const MgNode *n) {
+  if (n->op->random) return true;
+  if (mg_node_arg(n, "philox_seed")) return false; /* backward draws what forward drew */
+  return node_drops(n, "dropout_p") || (node_drops(n, "dropout") && mg_node_flag(n, "train"));
+}
+
+bool mg_node_effect(const MgNode *n) { return n->op->effect || mg_node_random(n); }
+
 bool mg_node_updates_norm(const MgNode *n) {
   if (n->op->code != TOP_native_batch_norm || !mg_node_flag(n, "training")) return false;
   return mg_node_arg(n, "running_mean")->tag == MA_val && mg_node_arg(n, "running_var")->tag == MA_val;

@@ -98,6 +98,7 @@ typedef struct MgGraph {
   bool *viewed; /* by output: a view of an input, with its version counter, as the program sees it; NULL: none
                    has to be */
   bool *early;  /* by output: it is asked for before anything is written to an input; NULL: none is */
+  int64_t draw_threads;  /* most threads of PyTorch's random kernels on the GPU of the graph; 0: unknown */
   uint8_t default_dtype; /* torch.get_default_dtype() while recording; numbers promote to it */
   /* filled by functionalize: input values whose memory is overwritten at the end, and with what */
   ValRef *wb_input, *wb_value;
@@ -155,6 +156,9 @@ MgRc mg_graph_replace(MgRewrite *rw, ValRef old, ValRef now); /* uses after this
 /* The argument of that name; NULL if the op has no such parameter. */
 MgArg *mg_node_arg(const MgNode *n, const char *name);
 bool mg_node_flag(const MgNode *n, const char *name); /* is it given, and true? */
+/* Does the call draw random numbers?  Attention and recurrent networks do if they drop out. */
+bool mg_node_random(const MgNode *n);
+bool mg_node_effect(const MgNode *n); /* MgOp.effect, or random numbers are drawn */
 /* The tensor that comes first (self, input, grad ...); 0: there is none. */
 static inline ValRef mg_node_first(const MgNode *n) {
   return n->narg && n->arg->tag == MA_val ? n->arg->u.val : 0;

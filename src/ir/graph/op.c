@@ -285,6 +285,7 @@ static const char *const op_random[] = {
 static bool op_is_random(const MgOp *o) {
   for (int i = 0; i < o->nparam; i++)
     if (o->param[i].kind == AK_generator) return true;
+  if (!strcmp(o->name, "mg::draws")) return true;
   if (strncmp(o->name, "aten::", 6)) return false;
   for (size_t i = 0; i < sizeof op_random / sizeof *op_random; i++)
     if (!strcmp(o->name + 6, op_random[i])) return true;

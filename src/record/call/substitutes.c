@@ -137,7 +137,7 @@ static bool replace_unfinished(PyObject *fn, PyObject *const *arg, size_t nargsf
 
 static bool replace_drew(const MgGraph *g) {
   for (NodeRef n = 1; n < g->nnode; n++)
-    if (!g->node[n].dead && g->node[n].op->random) return true;
+    if (!g->node[n].dead && mg_node_random(&g->node[n])) return true;
   return false;
 }
 

@@ -534,7 +534,7 @@ static PyObject *torch_by_python_kernel(const MgCall *c, uint32_t nodes) {
   MgGraph *g = mg_rec->g;
   if (!mg_call_has_standin(c) || torch_kernel_differs(c)) return NULL;
   for (NodeRef n = nodes; n < g->nnode; n++)
-    if (mg_node(g, n)->op->effect) return NULL;
+    if (mg_node_effect(mg_node(g, n))) return NULL;
   PyObject *t, *v, *tb, *r = NULL;
   PyErr_Fetch(&t, &v, &tb);
   MgHookMode mode = mg_hook_mode;

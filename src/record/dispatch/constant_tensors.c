@@ -56,8 +56,8 @@ static bool constval_small(const MgGraph *g, ValRef v) {
 
 /* Would the node give the same small tensor at every call, if its arguments are constants? */
 static bool constval_pure(const MgGraph *g, const MgNode *n, ValRef v) {
-  return !n->op->mutates && !n->op->random && !strstr(n->op->full, "empty") && g->val[v].device == DEV_cpu &&
-         constval_small(g, v) && !mg_graph_writes(g, g->val[v].storage);
+  return !n->op->mutates && !mg_node_random(n) && !strstr(n->op->full, "empty") &&
+         g->val[v].device == DEV_cpu && constval_small(g, v) && !mg_graph_writes(g, g->val[v].storage);
 }
 
 /* The constant that a value copies or is computed from; new, NULL without an exception when it is none.  Runs
@@ -95,7 +95,8 @@ static bool constval_of_sizes(MgCapture *cap, ValRef v, int *budget, bool *sized
   NodeRef def = g->val[v].def;
   for (uint32_t i = 0; !def && i < cap->ninput; i++)
     if (cap->input[i].val == v && cap->input[i].sized) return *sized = true;
-  if (!def || g->node[def].op->mutates || g->node[def].op->random || mg_graph_writes(g, g->val[v].storage))
+  if (!def || g->node[def].op->mutates || mg_node_random(&g->node[def]) ||
+      mg_graph_writes(g, g->val[v].storage))
     return false;
   mg_node_each_tensor(&g->node[def], constval_read, &reads);
   for (int i = 0; i < reads.n; i++)
@@ -179,7 +180,7 @@ static bool noderun_slice(const MgGraph *g, ValRef v, bool *keep, bool *need) {
     if (node->dead) continue;
     if (node->op->mutates) return false;
     for (int i = 0; i < node->nout; i++) keep[n] |= node->out[i] && need[node->out[i]];
-    if (keep[n] && (node->op->effect)) return false;
+    if (keep[n] && mg_node_effect(node)) return false;
     if (keep[n]) mg_node_each_val(node, noderun_need, need);
   }
   return true;

@@ -250,7 +250,7 @@ static bool metainfer_may_run(MgRec *r, NodeRef n, int64_t most) {
 }
 
 static bool metainfer_may_ask(MgRec *r, const MgOp *op, NodeRef n, int64_t most) {
-  return !strncmp(op->full, "aten::", 6) && !op->random && !r->cap->sizes.symbolic &&
+  return !strncmp(op->full, "aten::", 6) && !mg_node_random(mg_node(r->g, n)) && !r->cap->sizes.symbolic &&
          metainfer_may_run(r, n, most);
 }
 

@@ -100,7 +100,7 @@ static bool checkpoint_tracked(const MgRec *r, PyObject *res) {
 static const char *checkpoint_effect(const MgGraph *g, NodeRef first, bool keeps_rng) {
   for (NodeRef k = first; k < g->nnode; k++) {
     const MgNode *n = mg_node(g, k);
-    if (n->op->random && !keeps_rng) return "other random numbers in backward";
+    if (mg_node_random(n) && !keeps_rng) return "other random numbers in backward";
     for (int i = 0; n->op->mutates && i < n->nout; i++) {
       uint32_t storage = n->out[i] ? mg_val(g, n->out[i])->storage : 0;
       if (storage && mg_val(g, storage)->def < first)

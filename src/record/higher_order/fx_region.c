@@ -75,7 +75,7 @@ static bool region_shares(const MgGraph *g, NodeRef first, PyObject *leaves) {
 
 static bool region_is_plain(MgRec *r, MgFxRegion *g, PyObject *leaves, const MgFxHop *hop) {
   for (NodeRef k = g->first; hop->again && k < r->g->nnode; k++)
-    if (mg_node(r->g, k)->op->random) return false;
+    if (mg_node_random(mg_node(r->g, k))) return false;
   for (Py_ssize_t i = 0; hop->untracked && i < PyList_GET_SIZE(leaves); i++)
     if (mg_standin_is(PyList_GET_ITEM(leaves, i)) && mg_facts_requires_grad(PyList_GET_ITEM(leaves, i)))
       return false;

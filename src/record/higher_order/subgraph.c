@@ -40,7 +40,7 @@ static const char part_draws[] = "draws random numbers";
 static const char *part_effect(const MgGraph *g, NodeRef first) {
   for (NodeRef k = first; k < g->nnode; k++) {
     const MgNode *n = mg_node(g, k);
-    if (n->op->random) return part_draws;
+    if (mg_node_random(n)) return part_draws;
     if (n->leaf) return "makes a leaf of the gradient graph";
     for (int i = 0; n->op->mutates && i < n->nout; i++) {
       uint32_t storage = n->out[i] ? mg_val(g, n->out[i])->storage : 0;

@@ -80,7 +80,8 @@ static int exec_take_inputs(MgExec *e, MgRec *r, bool data) {
 static bool exec_is_idle(const MgGraph *g) {
   if (g->noutput) return false;
   for (NodeRef n = 1; n < g->nnode; n++)
-    if (!g->node[n].dead && (g->node[n].op->effect || !g->node[n].nout || mg_node_raises(g, &g->node[n])))
+    if (!g->node[n].dead &&
+        (mg_node_effect(&g->node[n]) || !g->node[n].nout || mg_node_raises(g, &g->node[n])))
       return false;
   return true;
 }

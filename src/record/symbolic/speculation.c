@@ -103,7 +103,7 @@ bool mg_claim_holds(MgRec *r) {
 
 static bool claim_random(const MgGraph *g) {
   for (NodeRef n = 1; n < g->nnode; n++)
-    if (!g->node[n].dead && g->node[n].op->random) return true;
+    if (!g->node[n].dead && mg_node_random(&g->node[n])) return true;
   return false;
 }
 

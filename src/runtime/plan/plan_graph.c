@@ -8,6 +8,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "runtime/plan/plan_priv.h"
+#include "runtime/process/generator.h"
 #include "tuning.h"
 
 static const MgGraphHost *graph_host;
@@ -23,6 +24,7 @@ bool mg_plan_graph_possible(const MgPlan *p) {
   static atomic_bool told;
   if (!p->s.graphs || !graph_host) return false;
   const char *missing = mg_cuda_graphs_missing();
+  if (!missing && p->random) missing = mg_draws_missing();
   if (missing && !atomic_exchange(&told, true))
     mg_log(MG_LOG_fallback, "no CUDA graphs: %s is not there", missing);
   return !missing && (!p->s.nhidden || mg_abi.counts_uses);
@@ -48,7 +50,7 @@ bool mg_plan_graph_lends(const MgPlan *p, uint32_t o) {
 static void graph_free(const MgPlan *p, PlanGraph *g) {
   if (!g) return;
   mg_cuda_graph_free(g->exec);
-  mg_cuda_graph_drop(g->graph);
+  if (!g->lent_graph) mg_cuda_graph_drop(g->graph);
   for (uint32_t i = 0; g->result && i < p->ntensor; i++)
     if (g->result[i]) mg_abi.aoti_torch_delete_tensor_object(g->result[i]);
   for (uint32_t i = 0; g->fresh && i < p->s.nfresh; i++)
@@ -146,23 +148,64 @@ static void graph_note_lent(const MgPlan *p, PlanGraph *g) {
     if (mg_plan_graph_lends(p, o)) graph_lend_tensor(g, g->result[graph_root(p, o)]);
 }
 
-static MgRc graph_capture(const PlanSteps *k, PlanGraph *g) {
+/* Where PyTorch keeps seed and offset for graphs is what the generator tells while it is captured. */
+static MgRc graph_draws_begin(const MgPlan *p, PlanGraph *g, void *stream) {
+  MgDraws d;
+  uint64_t none = 0;
+  if (!mg_draws(p->s.device, 0, &d) || !(g->draws.fn = mg_cuda_seed_kernel(p->s.device))) return MG_UNSUP;
+  g->draws.seed = d.seed;
+  g->draws.offset = d.offset;
+  void *arg[MG_SEED_ARGS] = {&g->draws.seed, &g->draws.offset, &none, &none};
+  if (mg_cuda_launch(g->draws.fn, 1, 1, arg, stream)) return MG_UNSUP;
+  return (g->draws.node = mg_cuda_captured(stream)) ? MG_OK : MG_UNSUP;
+}
+
+static MgRc graph_draws_end(const MgPlan *p, PlanGraph *g) {
+  MgDraws d;
+  if (!mg_draws(p->s.device, 0, &d)) return MG_UNSUP;
+  g->draws.n = d.within;
+  return MG_OK;
+}
+
+/* A replay draws what its calls would have drawn now.  Nonzero: it cannot. */
+static int graph_draw(const MgPlan *p, const PlanGraph *g) {
+  MgDraws d;
+  PlanDraws w = g->draws;
+  if (!w.node) return 0;
+  if (!mg_draws(p->s.device, w.n, &d)) return 1;
+  void *arg[MG_SEED_ARGS] = {&w.seed, &w.offset, &d.seed, &d.offset};
+  return mg_cuda_graph_set(g->exec, w.node, w.fn, 1, 1, arg);
+}
+
+/* The steps of the run, while the stream is captured. */
+static MgRc graph_captured_steps(const PlanSteps *k, PlanGraph *g, void *stream) {
   const MgPlan *p = k->p;
-  PlanRun *r = k->r;
-  if (!graph_fresh(p, r) || !graph_stage(p, r, k->in) ||
-      !(g->keep = graph_host->begin(p->s.device, p->s.nhidden > 0)))
-    return MG_NOMEM;
-  void *stream = mg_cuda_stream(p->s.device), *graph = NULL;
-  bool began = !mg_cuda_capture_begin(stream);
-  r->capturing = g;
-  r->at = 0;
-  MgRc rc = began ? k->enter(k->call) : MG_UNSUP;
+  k->r->capturing = g;
+  k->r->at = 0;
+  MgRc rc = k->enter(k->call);
+  if (rc == MG_OK && p->random) rc = graph_draws_begin(p, g, stream);
   if (rc == MG_OK && p->nbeside) mg_cuda_branch_begin(p->s.device, stream, g->stream, &g->branch);
   if (rc == MG_OK) rc = k->steps(k->call);
   if (!mg_cuda_branch_join(&g->branch) && rc == MG_OK) rc = MG_UNSUP;
   mg_cuda_branch_end(&g->branch);
-  r->capturing = NULL;
-  if (began && mg_cuda_capture_end(stream, &graph) && rc == MG_OK) rc = MG_UNSUP;
+  if (rc == MG_OK && p->random) rc = graph_draws_end(p, g);
+  k->r->capturing = NULL;
+  return rc;
+}
+
+static MgRc graph_capture(const PlanSteps *k, PlanGraph *g) {
+  const MgPlan *p = k->p;
+  PlanRun *r = k->r;
+  if (!graph_fresh(p, r) || !graph_stage(p, r, k->in) ||
+      !(g->keep = graph_host->begin(p->s.device, p->s.nhidden > 0, p->random)))
+    return MG_NOMEM;
+  void *stream = mg_cuda_stream(p->s.device), *graph = NULL;
+  bool began = p->random || !mg_cuda_capture_begin(stream);
+  MgRc rc = began ? graph_captured_steps(k, g, stream) : MG_UNSUP;
+  g->lent_graph = p->random;
+  if (began && !p->random && mg_cuda_capture_end(stream, &graph) && rc == MG_OK) rc = MG_UNSUP;
+  void *captured = graph_host->end(g->keep);
+  if (p->random) graph = captured;
   graph_keep_results(p, r, g);
   for (uint32_t i = 0; i < p->s.nfresh; i++)
     if (graph_keeps_fresh(p, i)) g->fresh[i] = r->fresh[i], r->fresh[i] = NULL;
@@ -173,7 +216,6 @@ static MgRc graph_capture(const PlanSteps *k, PlanGraph *g) {
     mg_abi.aoti_torch_get_data_ptr(k->in[i], &g->input[i]);
   memcpy(g->arg, r->arg, sizeof *g->arg * p->narg);
   g->mem = r->mem;
-  graph_host->end(g->keep);
   if (rc == MG_OK && (!graph || mg_cuda_graph_make(graph, &g->exec))) rc = MG_UNSUP;
   g->graph = graph;
   return rc;
@@ -336,7 +378,7 @@ static MgRc graph_replay(const PlanSteps *k) {
   if (rc == MG_OK) rc = k->host_steps(k->call);
   TRY(rc);
   const char *why = graph_patch(p, r);
-  if (why || mg_cuda_graph_launch(g->exec, g->stream)) return MG_BUG;
+  if (why || graph_draw(p, g) || mg_cuda_graph_launch(g->exec, g->stream)) return MG_BUG;
   for (uint32_t i = 0; i < p->s.nfresh; i++)
     if (g->fresh[i] && !graph_give_fresh(p, r, i)) return MG_NOMEM;
   graph_replays++;

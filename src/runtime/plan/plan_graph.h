@@ -10,11 +10,14 @@
 #include "runtime/process/torch_abi.h"
 
 /* What the layer that owns Python does for a capture.  begin: makes another stream current, with memory from
- * a pool (own: of this capture alone, for what outlives a replay); NULL: not possible.  end: back to the
- * stream before; no error is left.  drop: gives the pool's memory back. */
+ * a pool (own: of this capture alone, for what outlives a replay); random: the stream is captured from there
+ * on, and PyTorch's generator is ready for that. NULL: not possible.
+ * end: back to the stream before; no error is left.  Gives what was captured between them, if random, which
+ * stays the capture's; NULL: nothing, or it failed.
+ * drop: gives the pool's memory back. */
 typedef struct MgGraphHost {
-  void *(*begin)(int device, bool own);
-  void (*end)(void *capture);
+  void *(*begin)(int device, bool own, bool random);
+  void *(*end)(void *capture);
   void (*drop)(void *capture);
 } MgGraphHost;
 void mg_plan_graph_host(const MgGraphHost *h); /* h: lives for ever */

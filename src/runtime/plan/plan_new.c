@@ -305,6 +305,7 @@ static void plan_hold(PlanBuild *b, const uint32_t *at) {
     const PlanStep *d = &p->step[at[i]];
     uint32_t until = b->s->step[i].apart ? at[b->s->step[i].join] : 0;
     p->nbeside += b->s->step[i].apart;
+    p->random |= b->s->step[i].random && !b->s->step[i].on_host;
     for (uint32_t k = 0; until && k < d->in.n + d->out.n; k++) {
       uint32_t t = p->list[d->in.first + k]; /* results are listed behind arguments */
       for (;; t = p->tensor[t].index) {

@@ -92,8 +92,16 @@ typedef struct PlanLent { /* memory of a graph that a backward plan reads until 
   uint32_t uses; /* of its memory, by the graph itself */
 } PlanLent;
 
+typedef struct PlanDraws { /* of a graph whose calls draw random numbers */
+  void *node, *fn;         /* what stores seed and offset; NULL: nothing is drawn */
+  uint64_t seed, offset;   /* where, on the device */
+  uint32_t n;              /* numbers that a replay draws, as the generator counts */
+} PlanDraws;
+
 typedef struct PlanGraph {   /* a captured run */
   void *graph, *exec, *keep; /* the driver's; the host's */
+  bool lent_graph;           /* graph belongs to the host */
+  PlanDraws draws;
   void *stream;
   uint64_t settings; /* of torch's libraries, see mg_cuda_settings */
   MgTensor *arena;
@@ -170,6 +178,7 @@ struct MgPlan {
       early; /* steps that make what is asked for before an input is written; all of them when nothing is */
   uint32_t narg, nengine, nhost;
   uint32_t nbeside;   /* steps that may run beside others in a CUDA graph */
+  bool random;        /* calls draw from a generator */
   MgPlanTimes *times; /* NULL: runs are not measured */
   bool sized;         /* some engines are made by runs */
   bool shows_all;     /* a run takes so long that looking for profilers of all threads does not count */

@@ -99,6 +99,7 @@ typedef struct MgPlanStep {
   uint32_t scratch;     /* PK_engine: block + 1 of its scratch, or 0 */
   uint32_t host_id;     /* PK_host: MgHost.call's id */
   bool graph;           /* PK_host: a CUDA graph may contain it */
+  bool random;          /* PK_host: it draws from the device's default generator */
   bool apart;           /* PK_host: in a CUDA graph it runs beside what follows, until */
   uint32_t join;        /* this step */
   bool joins;           /* it waits for all that runs beside */

@@ -142,6 +142,10 @@ int main(void) {
   test_cases();
   mg_sb_puts(&text, strchr(strstr(mg_cuda_copies_text(), "size"), '\n')); /* without the prologue */
   assemble("copies");
+  for (int draw = 0; draw < 2; draw++) {
+    mg_sb_puts(&text, strchr(strstr(mg_cuda_draw_text(draw), "size"), '\n'));
+    assemble("random numbers");
+  }
   for (int dim = 16; dim <= 128; dim *= 2)
     for (int causal = 0; causal < 2; causal++) {
       AttentionShape s = mg_attention_shape(dim, causal);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "check.h"
 #include "runtime/plan/plan_graph.h"
+#include "runtime/process/generator.h"
 #include "runtime/plan/plan_spec.h"
 
 enum { N = 8, OPS = 16 };
@@ -91,6 +92,7 @@ typedef struct Op {
   void *fn;
   uint32_t n;
   double *ptr[3];
+  uint64_t value[2];
 } Op; /* fn NULL: the library's call */
 static struct {
   Op op[OPS];
@@ -101,7 +103,18 @@ static uint64_t settings;
 static void *the_stream = &graphs;
 static int copying; /* launches of the kernel that copies */
 
+static int seeding; /* the kernel that stores a seed and an offset: its address */
+static struct {
+  uint64_t seed, offset, within;
+  uint64_t cell[2]; /* where a graph has seed and offset */
+} generator;
+
 static void op_run(const Op *o) {
+  if (o->fn == &seeding) {
+    memcpy(o->ptr[0], &o->value[0], sizeof o->value[0]);
+    memcpy(o->ptr[1], &o->value[1], sizeof o->value[1]);
+    return;
+  }
   for (int i = 0; i < N; i++) {
     if (!o->fn) o->ptr[2][i] = o->ptr[0][i] + o->ptr[1][i];
     else o->ptr[1][i] = 2 * o->ptr[0][i];
@@ -118,6 +131,25 @@ const char *mg_cuda_error(int rc) { return "fake"; }
 MgCudaLazy *mg_cuda_lazy_new(int device, const char *text, const char *name) { return (void *)&copying; }
 void *mg_cuda_lazy_get(MgCudaLazy *l) { return l; }
 void mg_cuda_lazy_free(MgCudaLazy *l) {}
+void *mg_cuda_fixed(MgCudaLazy **kernel, int device, const char *text, const char *name) { return &copying; }
+void *mg_cuda_seed_kernel(int device) { return &seeding; }
+const char *mg_draws_missing(void) { return NULL; }
+bool mg_draws(int device, uint64_t n, MgDraws *out) {
+  if (capture) {
+    *out = (MgDraws){(uintptr_t)&generator.cell[0], (uintptr_t)&generator.cell[1], generator.within};
+    generator.within += n;
+  } else {
+    *out = (MgDraws){generator.seed, generator.offset, 0};
+    generator.offset += n;
+  }
+  return true;
+}
+static void op_seeds(Op *o, void **arg) {
+  for (int i = 0; i < 2; i++) {
+    o->ptr[i] = *(double **)arg[i];
+    o->value[i] = *(uint64_t *)arg[2 + i];
+  }
+}
 static void copies_run(const MgCopies *l, unsigned blocks) {
   copying++;
   CHECK(l->n && blocks == l->blocks && l->first[0] == 0);
@@ -125,6 +157,11 @@ static void copies_run(const MgCopies *l, unsigned blocks) {
 }
 int mg_cuda_launch(void *fn, unsigned blocks, unsigned threads, void **arg, void *stream) {
   if (fn == &copying) return copies_run(arg[0], blocks), 0;
+  if (fn == &seeding) {
+    Op o = {.fn = fn};
+    op_seeds(&o, arg);
+    return op_do(o), 0;
+  }
   op_do((Op){fn, 2, {*(double **)arg[0], *(double **)arg[1]}});
   return 0;
 }
@@ -136,6 +173,7 @@ void *mg_cuda_captured(void *stream) { return &capture->op[capture->n - 1]; }
 int mg_cuda_graph_make(void *graph, void **exec) { return *exec = graph, 0; }
 int mg_cuda_graph_set(void *exec, void *node, void *fn, unsigned blocks, unsigned threads, void **arg) {
   Op *o = node;
+  if (fn == &seeding) return op_seeds(o, arg), 0;
   o->ptr[0] = *(double **)arg[0];
   o->ptr[1] = *(double **)arg[1];
   return 0;
@@ -150,13 +188,28 @@ void mg_cuda_graph_drop(void *graph) {
 }
 uint64_t mg_cuda_settings(void) { return settings; }
 
-static bool refuses, fails;
-static void *host_begin(int device, bool own) { return refuses ? NULL : (captures_open++, &captures_open); }
-static void host_end(void *c) {}
-static void host_drop(void *c) { captures_open--; }
+static bool refuses, fails, draws;
+static void *lent; /* the graph of a capture that the host began */
+static void *host_begin(int device, bool own, bool random) {
+  if (refuses) return NULL;
+  generator.within = 0;
+  if (random) mg_cuda_capture_begin(NULL);
+  return captures_open++, &captures_open;
+}
+static void *host_end(void *c) {
+  if (capture) mg_cuda_capture_end(NULL, &lent);
+  return lent;
+}
+static void host_drop(void *c) {
+  captures_open--;
+  mg_cuda_graph_drop(lent);
+  lent = NULL;
+}
 
 static int library_call(void *self, uint32_t id, MgTensor *const *in, int nin, MgTensor **out, int nout) {
+  MgDraws drawn;
   if (capture && fails) return -1;
+  if (draws) mg_draws(0, 4, &drawn);
   fake_empty(1, tensor_size, tensor_stride, 7, 1, 0, &out[0]);
   op_do((Op){NULL, 3, {data_of(in[0]), data_of(in[1]), data_of(out[0])}});
   return 0;
@@ -201,11 +254,17 @@ static MgPlan *plan_new(uint32_t hidden) {
   static const MgPlanView in[] = {VIEW(3, true), VIEW(2, true)}, res[] = {VIEW(4, true)};
   static const MgPlanGpu gpu = {.shape = {.blocks = 1, .threads = 32}};
   static void (*const fn)(void) = install; /* any address */
-  const MgPlanStep step[] = {
-      {.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = a, .nbuf = 2},
-      {.kind = PK_host, .in = in, .nin = 2, .out = res, .nout = 1, .graph = true, .name = "library"},
-      {.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = b, .nbuf = 2},
-      {.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = c, .nbuf = 2}};
+  const MgPlanStep step[] = {{.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = a, .nbuf = 2},
+                             {.kind = PK_host,
+                              .in = in,
+                              .nin = 2,
+                              .out = res,
+                              .nout = 1,
+                              .graph = true,
+                              .random = draws,
+                              .name = "library"},
+                             {.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = b, .nbuf = 2},
+                             {.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = c, .nbuf = 2}};
   static const MgPlanFresh fresh[] = {{.view = VIEW(3, true), .device = 1},
                                       {.view = VIEW(6, true), .device = 1}};
   static const MgPlanOut out[] = {{.kind = PO_fresh, .index = 0},
@@ -344,8 +403,41 @@ static void lent_results(void) {
   CHECK(alive == 0 && graphs == 0 && captures_open == 0);
 }
 
+/* Each run draws what its calls ask for, from a graph or not. */
+static void random_runs(void) {
+  draws = true;
+  MgPlan *p = plan_new(0);
+  MgTensor *x = input(1), *w = input(100);
+  MgGraphStats before, after;
+  Run r;
+  mg_plan_graph_stats(&before);
+  for (int i = 0; i < 10; i++) {
+    generator.seed = 100 + i / 4;
+    uint64_t offset = generator.offset;
+    run(p, x, w, &r);
+    run_check(&r);
+    run_drop(&r);
+    CHECK(generator.offset == offset + 4);
+    if (i > 0) CHECK(generator.cell[0] == generator.seed && generator.cell[1] == offset);
+  }
+  mg_plan_graph_stats(&after);
+  CHECK(after.captures == before.captures + 1 && after.replays == before.replays + 9);
+  fake_delete(x), fake_delete(w);
+  mg_plan_free(p);
+  CHECK(alive == 0 && graphs == 0 && captures_open == 0);
+
+  p = plan_new(0); /* the capture of a random call fails */
+  fails = true;
+  uint64_t offset = generator.offset;
+  CHECK(run_many(p, 5, true, false) == 0 && generator.offset == offset + 20);
+  fails = draws = false;
+  mg_plan_free(p);
+  CHECK(alive == 0 && graphs == 0 && captures_open == 0);
+}
+
 int main(void) {
   install();
+  random_runs();
   first_runs_of_threads();
   lent_results();
   MgPlan *p = plan_new(0);
