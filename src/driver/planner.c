@@ -517,7 +517,7 @@ static MgRc planner_facts(Planner *p, const MgSizeFacts *facts) {
  * than the graph saves? */
 static bool planner_copies_much(const Planner *p) {
   bool *called = mg_new(p->s->c, bool, p->s->nbuf + 1);
-  int64_t all = 0, n;
+  int64_t all = 0;
   if (!called) return true;
   for (uint32_t i = 0; i < p->f->nstep; i++) {
     const MgExtern *e = p->f->step[i].kind == MS_extern ? p->f->step[i].u.ext : NULL;
@@ -526,9 +526,8 @@ static bool planner_copies_much(const Planner *p) {
   for (uint32_t i = 0; i < p->s->g->noutput - p->s->g->nhidden; i++) {
     BufRef out = p->s->out[i].buf;
     const MgBuf *b = &p->s->buf[out];
-    if (out && (b->kind == MB_extern_out || (b->kind == MB_output && called[out])) &&
-        mg_ex_const_int(p->s->x, b->nelem, &n))
-      all += n * mg_dtype_size((MgDtype)b->dtype);
+    if (out && (b->kind == MB_extern_out || (b->kind == MB_output && called[out])))
+      all += mg_sym_hint(p->s->x, b->nelem) * mg_dtype_size((MgDtype)b->dtype);
   }
   return all > (int64_t)p->f->nstep * MG_TUNE_COPIED_BYTES;
 }
@@ -557,7 +556,7 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
   MG_ASSERT((spec->cuda || spec->nstep == f->nstep) && spec->nout == s->g->noutput &&
                 spec->nblock == m->nblock && spec->nfact == facts->n,
             "a plan has other parts than were planned");
-  spec->graphs = spec->cuda && !s->x->nsym && !m->dynamic && !planner_copies_much(&p);
+  spec->graphs = spec->cuda && !planner_copies_much(&p);
   for (uint32_t i = 0; i < spec->nstep; i++)
     spec->graphs &= spec->step[i].kind == PK_kernel || spec->step[i].graph || spec->step[i].on_host;
   spec->ninput = s->g->ninput;

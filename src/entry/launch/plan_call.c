@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "host/python/pyobject.h"
+#include "host/torch/tensor_facts.h"
 #include "host/torch/tensor_wrap.h"
 #include "runtime/plan/plan_priv.h"
 #include "runtime/process/torch_abi.h"
@@ -39,18 +40,8 @@ void mg_planrun_raise(MgRc rc, const char *text) {
 }
 
 static int planrun_bump_versions(const MgPlanInfo *info, PyObject *const *in) {
-  static PyObject *increment; /* torch.autograd.graph.increment_version */
-  if (!increment) {
-    PyObject *m = mg_import("torch.autograd.graph");
-    increment = m ? PyObject_GetAttrString(m, "increment_version") : NULL;
-    Py_XDECREF(m);
-    if (!increment) return -1;
-  }
-  for (int i = 0; i < info->nwritten; i++) {
-    PyObject *r = PyObject_CallOneArg(increment, in[info->written[i]]);
-    if (!r) return -1;
-    Py_DECREF(r);
-  }
+  for (int i = 0; i < info->nwritten; i++)
+    if (mg_facts_count_write(in[info->written[i]])) return -1;
   return 0;
 }
 

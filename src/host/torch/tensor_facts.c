@@ -244,6 +244,19 @@ int mg_facts_set_version(PyObject *t, int64_t n) {
   return facts_ask_version(t, n);
 }
 
+int mg_facts_count_write(PyObject *t) {
+  static PyObject *increment; /* torch._C._increment_version */
+  uint32_t *counter = mg_facts_version(t);
+  if (counter) return __atomic_fetch_add(counter, 1, __ATOMIC_SEQ_CST), 0;
+  PyObject *c = increment ? NULL : mg_import("torch._C"), *one = PyTuple_Pack(1, t);
+  if (c) increment = PyObject_GetAttrString(c, "_increment_version");
+  Py_XDECREF(c);
+  PyObject *r = increment && one ? PyObject_CallOneArg(increment, one) : NULL;
+  Py_XDECREF(one);
+  Py_XDECREF(r);
+  return r ? 0 : -1;
+}
+
 PyObject *mg_facts_hooks(PyObject *o, bool accumulate) {
   int at = facts_at.hooks[accumulate];
   PyObject *h = at ? *(PyObject **)((char *)o + at) : PyObject_GetAttrString(o, facts_hook_names[accumulate]);

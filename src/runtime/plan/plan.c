@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/fork.h"
 #include "runtime/plan/plan_graph.h"
 #include "runtime/plan/plan_priv.h"
 #include "runtime/process/profile.h"
@@ -23,29 +22,6 @@ typedef struct PlanCall { /* arguments of one mg_plan_run */
 static inline MgTensor *plan_input(const PlanCall *k, uint32_t i) {
   uint32_t given = k->p->s.ninput - k->p->s.nconstant;
   return i < given ? k->in[i] : k->p->s.constant[i - given];
-}
-
-static PlanRun *plan_take(MgPlan *p) {
-  PlanRun *r = atomic_exchange_explicit(&p->idle, NULL, memory_order_acquire);
-  if (!r) {
-    mg_fork_lock(MG_LOCK_list);
-    if ((r = p->more)) p->more = r->next;
-    mg_fork_unlock(MG_LOCK_list);
-    if (!r) r = mg_plan_run_new(p);
-  }
-  return r;
-}
-
-static void plan_give(MgPlan *p, PlanRun *r) {
-  PlanRun *none = NULL;
-  if (r->arena) mg_arena_give(r->arena), r->arena = NULL;
-  if (r->gpu_arena) mg_abi.aoti_torch_delete_tensor_object(r->gpu_arena), r->gpu_arena = NULL;
-  if (atomic_compare_exchange_strong_explicit(&p->idle, &none, r, memory_order_release, memory_order_relaxed))
-    return;
-  mg_fork_lock(MG_LOCK_list);
-  r->next = p->more;
-  p->more = r;
-  mg_fork_unlock(MG_LOCK_list);
 }
 
 /* ---- sizes ---- */
@@ -73,17 +49,36 @@ static void plan_eval_sizes(const MgPlan *p, int64_t *v) {
   }
 }
 
+/* The value of symbol i. */
+static int64_t plan_symbol(const PlanCall *k, uint32_t i) {
+  int64_t *size = NULL;
+  if (k->sizes) return k->sizes[i];
+  mg_abi.aoti_torch_get_sizes(k->in[k->p->s.sym[i].input], &size);
+  return size[k->p->s.sym[i].dim];
+}
+
 /* Reads the symbols; true when they differ from the run's last ones. */
 static bool plan_read_symbols(const PlanCall *k) {
   bool changed = false;
   for (uint32_t i = 0; i < k->p->s.nsym; i++) {
-    int64_t *size = NULL;
-    if (!k->sizes) mg_abi.aoti_torch_get_sizes(k->in[k->p->s.sym[i].input], &size);
-    int64_t v = k->sizes ? k->sizes[i] : size[k->p->s.sym[i].dim];
+    int64_t v = plan_symbol(k, i);
     changed |= k->r->slot[i] != v;
     k->r->slot[i] = v;
   }
   return changed;
+}
+
+static bool plan_ran_at(void *call, const PlanRun *r) {
+  const PlanCall *k = call;
+  for (uint32_t i = 0; i < k->p->s.nsym; i++)
+    if (r->slot[i] != plan_symbol(k, i)) return false;
+  return true;
+}
+
+/* CUDA graphs are for the sizes of their runs. */
+static PlanRun *plan_take(PlanCall *k) {
+  bool sized = k->p->s.nsym && k->p->s.graphs;
+  return sized ? mg_plan_run_take_sized(k->p, plan_ran_at, k) : mg_plan_run_take(k->p);
 }
 
 static inline void *plan_place(const PlanRun *r, const PlanPatch *q, void *base) {
@@ -452,13 +447,15 @@ static MgRc plan_steps(PlanCall *k, uint32_t until, PlanWatch w) {
 
 static MgRc plan_resize(const PlanCall *k) {
   bool changed = k->p->s.nsym && plan_read_symbols(k);
+  if (changed && k->p->s.graphs) mg_plan_graph_restart(k->p, k->r);
   return !k->r->sized_for || changed ? plan_size(k->p, k->r) : MG_OK;
 }
 
 bool mg_plan_takes(MgPlan *p, const int64_t *sizes) {
-  PlanCall k = {.p = p, .r = plan_take(p), .sizes = sizes};
+  PlanCall k = {.p = p, .sizes = sizes};
+  k.r = plan_take(&k);
   bool takes = k.r && plan_resize(&k) == MG_OK;
-  if (k.r) plan_give(p, k.r);
+  if (k.r) mg_plan_run_give(p, k.r);
   return takes;
 }
 
@@ -662,7 +659,7 @@ void mg_plan_stop(MgPlan *p, MgPlanCall *r) {
   for (uint32_t i = 0; i < p->nlazy; i++) plan_drop(r, p->lazy[i]);
   for (uint32_t i = 0; i < p->s.nfresh; i++) /* only views of it were given away, or nothing */
     if (r->fresh[i]) mg_abi.aoti_torch_delete_tensor_object(r->fresh[i]), r->fresh[i] = NULL;
-  plan_give(p, r);
+  mg_plan_run_give(p, r);
 }
 
 const char *mg_plan_label(const MgPlan *p) { return p->s.label; }
@@ -710,7 +707,8 @@ static MgRc plan_part(PlanMeasure *m, MgPlan *p, MgPlanCall **call, uint32_t unt
   PlanWatch watch = {plan_shown(p), m->closely ? m->times : NULL};
   bool apart = watch.shown || watch.times;
   void *scope = watch.shown ? mg_profile_begin(p->s.label ? p->s.label : "magneto::plan") : NULL;
-  PlanCall k = {p, *call ? *call : plan_take(p), in, sizes, err, err_len};
+  PlanCall k = {p, *call, in, sizes, err, err_len};
+  if (!k.r) k.r = plan_take(&k);
   bool grad = p->aten && mg_abi.aoti_torch_grad_mode_is_enabled(), begun = *call != NULL;
   for (uint32_t i = 0; i < p->s.nout; i++) out[i] = NULL, same[i] = -1;
   *call = NULL;

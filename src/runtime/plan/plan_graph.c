@@ -76,6 +76,18 @@ void mg_plan_graph_free(const MgPlan *p, PlanRun *r) {
   r->staged = NULL;
 }
 
+void mg_plan_graph_restart(const MgPlan *p, PlanRun *r) {
+  mg_plan_graph_free(p, r);
+  memset(r->stage, 0, p->s.ninput * sizeof *r->stage);
+  r->runs = r->captures = r->refused = 0;
+  r->replayed = r->bound = false;
+}
+
+/* Sizes that rarely come again are not worth their captures. */
+static bool graph_pays(const MgPlan *p) {
+  return p->captured < MG_TUNE_GRAPH_SIZES || p->replayed >= p->captured * MG_TUNE_GRAPH_PAYS;
+}
+
 /* ---- recording launches ---- */
 
 bool mg_plan_graph_note(PlanRun *r, uint32_t kernel, const PlanLaunch *l, void *stream) {
@@ -415,11 +427,13 @@ bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc) {
   if (r->graph && graph_busy(r->graph)) return false;
   if (!r->graph) {
     bool here = graph_ran_here(k->p);
-    if (r->runs++ < MG_TUNE_GRAPH_AFTER || !here) return false;
+    if (r->runs++ < MG_TUNE_GRAPH_AFTER || !here || (p->s.nsym && !graph_pays(p))) return false;
     r->captures++;
     if (!(r->graph = graph_make(k))) return false;
+    k->p->captured++;
     r->replayed = false;
   }
+  k->p->replayed++;
   *rc = graph_replay(k);
   return true;
 }

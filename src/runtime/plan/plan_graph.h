@@ -54,4 +54,6 @@ int32_t mg_plan_graph_copy(const MgPlan *p, PlanRun *r, MgTensor *t, MgTensor **
 const char *mg_plan_graph_copied(const MgPlan *p, PlanRun *r);
 bool mg_plan_graph_note(PlanRun *r, uint32_t kernel, const PlanLaunch *l, void *stream);
 void mg_plan_graph_free(const MgPlan *p, PlanRun *r);
+/* The run gets other sizes: its graph goes, and captures are counted anew. */
+void mg_plan_graph_restart(const MgPlan *p, PlanRun *r);
 #endif

@@ -427,83 +427,9 @@ MgRc mg_plan_new(MgCtx *c, const MgPlanSpec *s, MgPlan **out) {
   return MG_OK;
 }
 
-/* ---- runs ---- */
-
-PlanRun *mg_plan_run_new(const MgPlan *p) {
-  PlanRun *r = mg_calloc(1, sizeof *r);
-  if (!r) return NULL;
-  r->slot = mg_calloc(p->s.nslot, sizeof *r->slot);
-  r->arg = mg_calloc(p->narg, sizeof *r->arg);
-  r->range = mg_calloc(p->nkernel, sizeof *r->range);
-  r->input = mg_calloc(p->s.ninput, sizeof *r->input);
-  r->tensor = mg_calloc(p->ntensor, sizeof *r->tensor);
-  r->fresh = mg_calloc(p->s.nfresh, sizeof *r->fresh);
-  r->state = mg_calloc(p->nengine, sizeof *r->state);
-  r->offset = mg_calloc(p->s.nblock, sizeof *r->offset);
-  r->stage = mg_calloc(p->s.ninput + 1, sizeof *r->stage);
-  r->cell = mg_calloc(p->s.numbers.ncell + 1, sizeof *r->cell);
-  if (p->sized) r->sized = mg_calloc(p->nengine, sizeof *r->sized);
-  if (p->s.dynamic) {
-    r->pack = mg_calloc(p->s.nblock, sizeof *r->pack);
-    r->work = mg_calloc(p->s.nblock * 2, sizeof *r->work);
-  }
-  bool ok = r->offset && (!p->sized || r->sized) && (!p->s.dynamic || (r->pack && r->work)) && r->slot &&
-            r->arg && r->range && r->input && r->tensor && r->fresh && r->state && r->stage && r->cell;
-  if (ok && p->s.nslot) memcpy(r->slot, p->s.slot0, sizeof *r->slot * p->s.nslot);
-  for (uint32_t i = 0; ok && i < p->nstep; i++) {
-    const MgEngine *e = p->step[i].kind == PK_engine && !p->step[i].sized ? p->step[i].engine : NULL;
-    if (e && e->ops->state_new) ok = (r->state[p->step[i].engine_index] = e->ops->state_new(e)) != NULL;
-  }
-  if (ok) return r;
-  mg_plan_run_free(p, r);
-  return NULL;
-}
-
-void mg_plan_run_free(const MgPlan *p, PlanRun *r) {
-  mg_plan_graph_free(p, r);
-  for (uint32_t i = 0; r->tensor && i < p->ntensor; i++)
-    if (r->tensor[i]) mg_abi.aoti_torch_delete_tensor_object(r->tensor[i]);
-  if (r->gpu_arena) mg_abi.aoti_torch_delete_tensor_object(r->gpu_arena);
-  for (uint32_t i = 0; r->state && i < p->nstep; i++) {
-    const MgEngine *e = p->step[i].kind == PK_engine && !p->step[i].sized ? p->step[i].engine : NULL;
-    void *state = e ? r->state[p->step[i].engine_index] : NULL;
-    if (state) e->ops->state_free(e, state);
-  }
-  for (uint32_t i = 0; r->sized && i < p->nengine; i++) mg_sized_free(&r->sized[i]);
-  free(r->sized);
-  free(r->stage);
-  free(r->offset);
-  free(r->pack);
-  free(r->work);
-  free(r->slot);
-  free(r->cell);
-  free(r->arg);
-  free(r->range);
-  free(r->input);
-  free(r->tensor);
-  free(r->fresh);
-  free(r->state);
-  free(r);
-}
-
-static void plan_free_runs(MgPlan *p) {
-  PlanRun *r = atomic_exchange(&p->idle, NULL), *next;
-  if (r) mg_plan_run_free(p, r);
-  mg_fork_lock(MG_LOCK_list);
-  r = p->more;
-  p->more = NULL;
-  mg_fork_unlock(MG_LOCK_list);
-  for (; r; r = next) {
-    next = r->next;
-    mg_plan_run_free(p, r);
-  }
-}
-
-void mg_plan_trim(MgPlan *p) { plan_free_runs(p); }
-
 void mg_plan_free(MgPlan *p) {
   if (!p) return;
-  plan_free_runs(p);
+  mg_plan_trim(p);
   for (uint32_t i = 0; i < p->nstep; i++)
     if (p->step[i].kind == PK_engine) p->step[i].engine->ops->free(p->step[i].engine);
   for (uint32_t i = 0; i < p->nkernel; i++) mg_cuda_lazy_free(p->kernel[i].gpu.other);

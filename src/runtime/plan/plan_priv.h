@@ -184,9 +184,11 @@ struct MgPlan {
   bool shows_all;     /* a run takes so long that looking for profilers of all threads does not count */
   _Atomic(const void *) ran_on[PLAN_THREADS]; /* threads of runs step by step; compared, never read */
   atomic_uint nran;
-  bool aten;               /* calls ATen: grad mode is switched off meanwhile */
-  _Atomic(PlanRun *) idle; /* one idle run, taken without a lock */
-  PlanRun *more;           /* further idle runs, guarded by MG_LOCK_list */
+  atomic_uint captured, replayed; /* by all runs */
+  bool aten;                      /* calls ATen: grad mode is switched off meanwhile */
+  _Atomic(PlanRun *) idle;        /* one idle run, taken without a lock */
+  PlanRun *more;                  /* further idle runs, guarded by MG_LOCK_list, as is: */
+  uint32_t nrun;                  /* runs that were made for sizes of their own */
 };
 
 /* The entry whose memory entry i shows. */
@@ -203,7 +205,10 @@ bool mg_plan_gpu_arena(const MgPlan *p, PlanRun *r);
 /* Launches kernels [first, first + n) on PyTorch's stream.  NULL, or what the driver says. */
 const char *mg_plan_gpu_launch(const MgPlan *p, PlanRun *r, uint32_t first, uint32_t n);
 
-/* A new run of p, or NULL when out of memory. */
-PlanRun *mg_plan_run_new(const MgPlan *p);
-void mg_plan_run_free(const MgPlan *p, PlanRun *r);
+/* ---- plan_runs.c ---- */
+/* An idle run of p or a new one; NULL: out of memory. */
+PlanRun *mg_plan_run_take(MgPlan *p);
+/* The idle run that `fits`, or one that the call gives other sizes. */
+PlanRun *mg_plan_run_take_sized(MgPlan *p, bool (*fits)(void *call, const PlanRun *r), void *call);
+void mg_plan_run_give(MgPlan *p, PlanRun *r);
 #endif

@@ -189,7 +189,8 @@ void mg_cuda_graph_drop(void *graph) {
 uint64_t mg_cuda_settings(void) { return settings; }
 
 static bool refuses, fails, draws;
-static void *lent; /* the graph of a capture that the host began */
+static uint32_t symbols; /* of the plan: slot 0 is one */
+static void *lent;       /* the graph of a capture that the host began */
 static void *host_begin(int device, bool own, bool random) {
   if (refuses) return NULL;
   generator.within = 0;
@@ -244,15 +245,15 @@ static void install(void) {
  * ---- */
 
 #define VIEW(b, all)                                                                                         \
-  {.buf = b, .dtype = 7, .ndim = 1, .elsize = 8, .whole = all, .size = 0, .stride = 1, .offset = 2}
+  {.buf = b, .dtype = 7, .ndim = 1, .elsize = 8, .whole = all, .size = 1, .stride = 2, .offset = 3}
 static MgPlan *plan_new(uint32_t hidden) {
-  static const int64_t slot0[] = {N, 1, 0};
+  static const int64_t slot0[] = {0, N, 1, 0};
   static const MgPlanBlock block[] = {{.offset = 0, .last = 4}};
   static const MgPlanBuf buf[] = {{0},           {PM_input, 0}, {PM_input, 1}, {PM_fresh, 0}, {PM_extern, 0},
                                   {PM_arena, 0}, {PM_fresh, 1}};
   static const uint32_t a[] = {1, 3}, b[] = {4, 5}, c[] = {5, 6};
   static const MgPlanView in[] = {VIEW(3, true), VIEW(2, true)}, res[] = {VIEW(4, true)};
-  static const MgPlanGpu gpu = {.shape = {.blocks = 1, .threads = 32}};
+  static const MgPlanGpu gpu = {.shape = {.blocks = 2, .threads = 32}};
   static void (*const fn)(void) = install; /* any address */
   const MgPlanStep step[] = {{.kind = PK_kernel, .fn = (MgRangeFn)fn, .gpu = &gpu, .buf = a, .nbuf = 2},
                              {.kind = PK_host,
@@ -281,7 +282,8 @@ static MgPlan *plan_new(uint32_t hidden) {
                   .nout = 3,
                   .nhidden = hidden,
                   .slot0 = slot0,
-                  .nslot = 3,
+                  .nslot = 4,
+                  .nsym = symbols,
                   .arena = 512,
                   .block = block,
                   .nblock = 1,
@@ -435,8 +437,49 @@ static void random_runs(void) {
   CHECK(alive == 0 && graphs == 0 && captures_open == 0);
 }
 
+static void sized_run(MgPlan *p, MgTensor *x, MgTensor *w, int64_t size) {
+  MgTensor *in[2] = {x, w};
+  int same[3];
+  char err[100];
+  Run r = {.x = data_of(x)[0], .w = data_of(w)[0]};
+  CHECK(mg_plan_run(p, in, &size, r.out, same, err, sizeof err) == MG_OK);
+  run_check(&r);
+  run_drop(&r);
+}
+
+/* A plan with symbols has a graph for each of a few sizes, but none for sizes that do not come again. */
+static void runs_of_sizes(void) {
+  symbols = 1;
+  MgPlan *p = plan_new(0);
+  MgTensor *x = input(1), *w = input(100);
+  MgGraphStats before, after;
+  mg_plan_graph_stats(&before);
+  for (int turn = 0; turn < 6; turn++)
+    for (int size = 1; size <= 4; size++) sized_run(p, x, w, size);
+  mg_plan_graph_stats(&after);
+  CHECK(after.captures == before.captures + 4 && after.replays == before.replays + 20);
+  before = after;
+  for (int size = 5; size <= N; size++) sized_run(p, x, w, size);
+  mg_plan_graph_stats(&after);
+  CHECK(after.captures == before.captures && after.replays == before.replays);
+  mg_plan_free(p);
+  CHECK(alive == 2 && graphs == 0 && captures_open == 0);
+
+  p = plan_new(0); /* each size twice, then others: captures that bring one replay each come to an end */
+  mg_plan_graph_stats(&before);
+  for (int turn = 0; turn < 5; turn++)
+    for (int size = 1; size <= 12; size++) sized_run(p, x, w, size), sized_run(p, x, w, size);
+  mg_plan_graph_stats(&after);
+  CHECK(after.captures > before.captures && after.captures < before.captures + 12);
+  mg_plan_free(p);
+  fake_delete(x), fake_delete(w);
+  symbols = 0;
+  CHECK(alive == 0 && graphs == 0 && captures_open == 0);
+}
+
 int main(void) {
   install();
+  runs_of_sizes();
   random_runs();
   first_runs_of_threads();
   lent_results();
