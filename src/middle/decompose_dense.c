@@ -56,19 +56,37 @@ bool mg_dense_is_thin(const MgGraph *g, ValRef x, ValRef w) {
          (mg_sym_is(g->x, mw->size[1], 1) && dense_is_dense(g, x));
 }
 
-static ValRef dense_thin(MgRewrite *rw, ValRef x, ValRef w) {
+/* A column times a row.  Eager's libraries add each product to +0, so that none is -0; but MKL only
+ * multiplies matrices of more than one row and column.  added: eager adds the product to a tensor. */
+static ValRef dense_outer(MgRewrite *rw, ValRef x, ValRef w, bool added) {
+  MgGraph *g = rw->g;
+  const MgVal *mx = mg_val(g, x), *mw = mg_val(g, w);
+  bool narrow = mg_dtype_size((MgDtype)mx->dtype) < 4;
+  bool vector = mg_sym_is(g->x, mx->size[0], 1) || mg_sym_is(g->x, mw->size[1], 1);
+  ValRef v = mg_dec(rw, TOP_mul_Tensor, V(dense_factor(rw, x)), V(dense_factor(rw, w)));
+  return narrow || (vector && !added) ? mg_dec(rw, TOP_add_Scalar, V(v), mg_arg_float(0)) : v;
+}
+
+/* added: see dense_outer */
+static ValRef dense_thin(MgRewrite *rw, ValRef x, ValRef w, bool added) {
   MgGraph *g = rw->g;
   if (!mg_dense_is_thin(g, x, w)) return 0;
-  if (mg_sym_is(g->x, mg_val(g, x)->size[1], 1))
-    return mg_dec(rw, TOP_mul_Tensor, V(dense_factor(rw, x)), V(dense_factor(rw, w)));
+  if (mg_sym_is(g->x, mg_val(g, x)->size[1], 1)) return dense_outer(rw, x, w, added);
   bool row = mg_sym_is(g->x, mg_val(g, x)->size[0], 1);
   ValRef v = dense_dot(rw, x, mg_dec(rw, TOP_t, V(w)));
   return v ? mg_dec(rw, TOP_unsqueeze, V(v), mg_arg_int(g, row ? 0 : 1)) : 0;
 }
 
 static MgRc dense_mm(MgRewrite *rw) {
-  ValRef v = dense_thin(rw, mg_dec_val(rw, "self"), mg_dec_val(rw, "mat2"));
+  ValRef v = dense_thin(rw, mg_dec_val(rw, "self"), mg_dec_val(rw, "mat2"), false);
   return v ? dense_give(rw, v) : mg_dec_cuda_mm(rw);
+}
+
+static bool dense_beta_is_0(MgRewrite *rw) {
+  const MgArg *beta = mg_dec_arg(rw, "beta");
+  int64_t k;
+  if (beta->tag == MA_int) return mg_ex_const_int(rw->g->x, beta->u.sym, &k) && k == 0;
+  return beta->tag == MA_float && beta->u.f == 0;
 }
 
 /* beta * self + alpha * x; beta 0 drops self, NaN and all. */
@@ -78,9 +96,7 @@ static MgRc dense_axpby(MgRewrite *rw, ValRef x) {
   if (!x) return rw->g->c->rc ? rw->g->c->rc : MG_UNSUP;
   bool unit = alpha->tag == MA_int && mg_ex_const_int(rw->g->x, alpha->u.sym, &k) && k == 1;
   if (!unit) x = mg_dec(rw, TOP_mul_Scalar, V(x), *alpha);
-  bool none = beta->tag == MA_int ? mg_ex_const_int(rw->g->x, beta->u.sym, &k) && k == 0
-                                  : beta->tag == MA_float && beta->u.f == 0;
-  if (none) return mg_dec_give(rw, 0, x);
+  if (dense_beta_is_0(rw)) return mg_dec_give(rw, 0, x);
   unit = beta->tag == MA_int && mg_ex_const_int(rw->g->x, beta->u.sym, &k) && k == 1;
   ValRef self = mg_dec_val(rw, "self");
   if (!unit) self = mg_dec(rw, TOP_mul_Scalar, V(self), *beta);
@@ -92,7 +108,8 @@ static MgRc dense_addmv(MgRewrite *rw) {
 }
 
 static MgRc dense_addmm(MgRewrite *rw) {
-  ValRef a = mg_dec_val(rw, "mat1"), b = mg_dec_val(rw, "mat2"), x = dense_thin(rw, a, b);
+  ValRef a = mg_dec_val(rw, "mat1"), b = mg_dec_val(rw, "mat2");
+  ValRef x = dense_thin(rw, a, b, !dense_beta_is_0(rw));
   return dense_axpby(rw, x ? x : mg_dec_cuda_columns(rw, a, b));
 }
 

@@ -17,9 +17,9 @@ torch.rsub({t}, {u}); F.gelu({f}); F.gelu({f}, approximate="tanh"); F.silu({f});
 F.hardtanh({f}); F.hardswish({f}); F.hardsigmoid({f}); F.mish({f}); F.relu6({f}); F.logsigmoid({f}); F.selu({f}); F.celu({f}); F.softsign({f})
 F.tanhshrink({f}); F.hardshrink({f}); F.softshrink({f}); F.threshold({f}, 0.1, {s}); {t} > {u}; {t} <= {s}; {t} == {u}; {t} != {s}
 {b} & {b}; {b} | ({t} > 0); ~{b}; {b} ^ {b}; {i} & {k}; {i} | {p}; {i} << {p}; {i} >> {p}; ~{i}; {i} // {p}; {i} % {p}; {b} * {t}; {i} ^ {i}
-torch.isnan({f}); {f}.isinf(); torch.isfinite({t}); torch.nan_to_num({f}); torch.nan_to_num({f}, 1.0, 2.0, 3.0); torch.signbit({f})
+torch.isnan({f}); {f}.isinf(); torch.isfinite({t}); torch.nan_to_num({f}); torch.nan_to_num({f}, 1.0, 2.0, 3.0); torch.signbit({f}.nan_to_num())
 torch.logical_and({t}, {u}); torch.logical_not({t}); torch.logical_xor({t}, {u}); torch.fmod({f}, {w}); torch.remainder({f}, {w}); torch.remainder({t}, {s})
-torch.hypot({f}, {w}); torch.copysign({f}, {w}); torch.div({t}, {s}, rounding_mode="floor"); torch.div({t}, {u}, rounding_mode="trunc"); torch.float_power({t}, 2)
+torch.hypot({f}, {w}); torch.copysign({f}, {w}.nan_to_num()); torch.div({t}, {s}, rounding_mode="floor"); torch.div({t}, {u}, rounding_mode="trunc"); torch.float_power({t}, 2)
 torch.floor_divide({t}, {s}); torch.pow({s}, {f}); torch.pow({f}.abs(), {w}); {t} ** {p}; torch.logaddexp({f}, {w}); torch.xlogy({f}, {w}); torch.heaviside({f}, {w})
 torch.special.entr({f}); torch.sinc({f}); {f}.exp2(); {f}.log2(); {f}.log10(); {f}.tan(); {f}.asinh(); {f}.sinh(); {f}.cosh(); {f}.acos(); {f}.logit(0.1)
 torch.lgamma({f}); torch.digamma({f}.abs() + 1); torch.erfc({f}); torch.erfinv({f}); torch.deg2rad({f}); {f}.softmax({d}).log(); torch.gcd({i}, {i}); torch.nextafter({f}, {w})

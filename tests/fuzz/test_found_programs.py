@@ -277,3 +277,39 @@ def test_a_view_of_a_symbolic_size_that_is_written_after_it_was_saved():
     for n in (1, 2, 5):
         one = [torch.ones(2, 3, requires_grad=True), torch.ones(n, 5, 5, requires_grad=True)]
         assert_calls_same(compiled, f, [one], times=2)
+
+
+FROM_ZERO = {
+    "mv": lambda a, v: a.mv(v),
+    "dot": lambda a, v: a[0].dot(v),
+    "a column": lambda a, v: a @ v[:, None],
+    "a row": lambda a, v: v[None] @ a[:1],
+    "addmm": lambda a, v: torch.addmm(a, a[:, :1], v[None, :1], beta=0),
+    "sum": lambda a, v: a.sum(1),
+    "mean of all": lambda a, v: a[:1].mean(),
+    "trace": lambda a, v: a[:1].trace(),
+    "avg_pool1d": lambda a, v: F.avg_pool1d(a[None], 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("f", FROM_ZERO.values(), ids=FROM_ZERO)
+def test_sums_and_products_over_one_element_begin_at_plus_zero(f, dtype):
+    a, v = torch.full((3, 1), -0.0, dtype=dtype), torch.ones(1, dtype=dtype)
+    assert not f(a, v).signbit().any()
+    assert not magneto.compile(f)(a, v).signbit().any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_column_times_a_row_has_eagers_signs_of_zero(dtype):
+    def f(a, b):
+        return a @ b, torch.addmm(a - 0.0, a, b)
+
+    args = torch.full((3, 1), -0.0, dtype=dtype), torch.ones(1, 4, dtype=dtype)
+    for got, want in zip(magneto.compile(f)(*args), f(*args)):
+        assert torch.equal(got.signbit(), want.signbit())
+
+
+def test_softshrink_keeps_the_sign_of_zero():
+    a = torch.tensor([-0.0, 0.0, 0.3, -0.3])
+    assert torch.equal(magneto.compile(F.softshrink)(a).signbit(), F.softshrink(a).signbit())

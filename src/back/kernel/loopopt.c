@@ -251,12 +251,14 @@ static ExprRef put_red(MgExprs *x, ExprRef r, const ExprRef *s, void *arg) {
   return mg_expr(x, r)->op == OP_red ? *(ExprRef *)arg : mg_ex_rebuild(x, r, s);
 }
 
-/* A reduction over one point is that point's value. */
+/* A reduction over one point is that point's value.  Sums begin at +0 as elsewhere, so that -0 gives +0. */
 static MgRc single_point(MgSched *s, MgLoop *l) {
   MgExprs *x = s->x;
   ExprRef v = l->body;
   if (l->kind != ML_reduce || l->nred) return MG_OK;
   set_ranges(x, l);
+  MgTy ty = mg_expr(x, v)->ty;
+  if (l->red_op == RED_sum && mg_ty_is_float(ty)) v = mg_ex_op(x, OP_add, v, mg_ex_float(x, ty, 0), 0);
   if (l->red_op == RED_any || l->red_op == RED_all) v = mg_ex_cvt(x, TY_i1, v);
   if (mg_red_is_arg(l->red_op)) v = mg_sym(x, 0);
   l->value = mg_ex_map(x, l->value, put_red, &v);

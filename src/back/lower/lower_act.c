@@ -77,7 +77,7 @@ static ExprRef act_softplus(LwPt *p) {
 }
 static ExprRef act_softshrink(LwPt *p) {
   ExprRef x = pt_arg(p, "self"), l = C(pt_float(p, "lambd", 0.5));
-  return WHERE(GT(x, l), SUB(x, l), WHERE(LT(x, NEG(l)), ADD(x, l), WHERE(NE(x, x), x, C(0))));
+  return WHERE(GT(x, l), SUB(x, l), WHERE(LT(x, NEG(l)), ADD(x, l), MUL(x, C(0)))); /* NaN and -0 stay */
 }
 static ExprRef act_hardshrink(LwPt *p) {
   ExprRef x = pt_arg(p, "self"), l = C(pt_float(p, "lambd", 0.5));
