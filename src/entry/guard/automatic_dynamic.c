@@ -42,16 +42,25 @@ static PyObject *dynfloat_item_name(PyObject *of, Py_ssize_t i) {
   return of ? PyUnicode_FromFormat("%U[%zd]", of, i) : NULL;
 }
 
+static PyObject *dynfloat_part_name(PyObject *of, PyObject *part) {
+  return of ? PyUnicode_FromFormat("%U.%U", of, part) : NULL;
+}
+
+/* Name of the object that a source is a part of: new. */
+static PyObject *dynfloat_whole_name(const MgGuards *g, SrcRef src) {
+  const MgSrc *p = &g->src[g->src[src].parent];
+  return p->kind == SRC_pinned ? dynfloat_pinned_name(p->key) : mg_dynfloat_name(g, g->src[src].parent);
+}
+
 PyObject *mg_dynfloat_name(const MgGuards *g, SrcRef src) {
   PyObject *dict = dynfloat_fixed_dict(g, src);
   if (dict) return mg_dynfloat_key_name(dict, g->src[src].key);
   if (g->src[src].kind == SRC_class_attr)
     return mg_dynfloat_key_name(g->src[g->src[src].parent].key, g->src[src].key);
-  if (g->src[src].kind == SRC_item) {
-    const MgSrc *p = &g->src[g->src[src].parent];
-    PyObject *of =
-        p->kind == SRC_pinned ? dynfloat_pinned_name(p->key) : mg_dynfloat_name(g, g->src[src].parent);
-    PyObject *n = dynfloat_item_name(of, g->src[src].idx);
+  if (g->src[src].kind == SRC_item || g->src[src].kind == SRC_attr) {
+    PyObject *of = dynfloat_whole_name(g, src);
+    PyObject *n = g->src[src].kind == SRC_item ? dynfloat_item_name(of, g->src[src].idx)
+                                               : dynfloat_part_name(of, g->src[src].key);
     Py_XDECREF(of);
     return n;
   }
@@ -76,11 +85,23 @@ bool mg_dynfloat_is_number(PyObject *o) {
   return PyFloat_CheckExact(o) || PyLong_CheckExact(o) || mg_guard_numpy_number(o);
 }
 
+bool mg_dynfloat_has_parts(PyObject *o) { return PyTuple_CheckExact(o) || PySlice_Check(o); }
+
 bool mg_dynfloat_may_change(PyObject *o) {
-  return mg_dynfloat_is_number(o) || PyUnicode_CheckExact(o) || PyTuple_CheckExact(o);
+  return mg_dynfloat_is_number(o) || PyUnicode_CheckExact(o) || mg_dynfloat_has_parts(o);
 }
 
-/* Compares what is at a place, and adds it when a number or string changed, or one in a tuple.
+static int dynfloat_note(PyObject **known, PyObject *name, PyObject *was, PyObject *now);
+
+static int dynfloat_note_slice(PyObject **known, PyObject *name, PyObject *was, PyObject *now) {
+  const PySliceObject *a = (PySliceObject *)was, *b = (PySliceObject *)now;
+  int rc = dynfloat_note(known, dynfloat_part_name(name, mg_names.start), a->start, b->start);
+  if (!rc) rc = dynfloat_note(known, dynfloat_part_name(name, mg_names.stop), a->stop, b->stop);
+  if (!rc) rc = dynfloat_note(known, dynfloat_part_name(name, mg_names.step), a->step, b->step);
+  return rc;
+}
+
+/* Compares what is at a place, and adds it when a number or string changed, or one in a tuple or slice.
  * Steals name. */
 static int dynfloat_note(PyObject **known, PyObject *name, PyObject *was, PyObject *now) {
   bool differ = was && now && Py_TYPE(was) == Py_TYPE(now) && !mg_guard_same_const(was, now);
@@ -91,6 +112,7 @@ static int dynfloat_note(PyObject **known, PyObject *name, PyObject *was, PyObje
   for (Py_ssize_t i = 0; tuple && !rc && i < PyTuple_GET_SIZE(was); i++)
     rc =
         dynfloat_note(known, dynfloat_item_name(name, i), PyTuple_GET_ITEM(was, i), PyTuple_GET_ITEM(now, i));
+  if (!rc && differ && PySlice_Check(was)) rc = dynfloat_note_slice(known, name, was, now);
   Py_XDECREF(name);
   return rc;
 }

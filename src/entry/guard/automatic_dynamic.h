@@ -23,7 +23,8 @@ PyObject *mg_dynfloat_name(const MgGuards *g, SrcRef src);
 /* "the keys of this dict": by its source, or by itself when src is 0 or pinned. */
 PyObject *mg_dynfloat_keys_name(const MgGuards *g, SrcRef src, PyObject *dict);
 bool mg_dynfloat_is_number(PyObject *o);
-bool mg_dynfloat_may_change(PyObject *o); /* a number, a string, or a tuple, which may have some */
+bool mg_dynfloat_has_parts(PyObject *o);  /* a tuple or slice, whose parts are numbers of their own */
+bool mg_dynfloat_may_change(PyObject *o); /* a number, a string, or what has parts, which may be some */
 /* The dimension whose size times stride is the stride of dimension k, as in a dense tensor; -1: none. */
 int mg_symsize_inner(const MgFacts *f, int k);
 PyObject *mg_symsize_name(const MgGuards *g, SrcRef src, const char *what, int k);

@@ -236,7 +236,7 @@ fail:
   return NULL;
 }
 
-/* A slice of more than constants. */
+/* A slice of more than constants, or of numbers that change. */
 static PyObject *wrap_slice(PyObject *v, SrcRef src) {
   PySliceObject *s = (PySliceObject *)v;
   PyObject *now[] = {s->start, s->stop, s->step}, *seen[3] = {NULL},
@@ -455,8 +455,10 @@ PyObject *mg_wrap(PyObject *v, SrcRef src) {
   if (!r || !v) return Py_XNewRef(v);
   if (mg_standin_check(v) || mg_array_check(v) || mg_symfloat_is(v)) return Py_NewRef(v);
   if (mg_guard_is_const(v)) {
-    if (src && mg_dynfloat_at(src, v))
+    if (src && mg_dynfloat_at(src, v)) {
+      if (PySlice_Check(v)) return wrap_slice(v, src);
       return PyTuple_CheckExact(v) ? wrap_tuple(v, src) : mg_symfloat_input(v, src);
+    }
     PyObject *unread = src ? mg_unread_wrap(v, src) : NULL;
     if (unread || PyErr_Occurred()) return unread;
     if (src) mg_guard_add(r->guards, GK_equal, src, v, 0);

@@ -81,12 +81,12 @@ bool mg_dynfloat_at(SrcRef src, PyObject *val) {
   int setting = mg_dynfloat_setting(val);
   if (mg_dynfloat_is_number(val) && (mg_dynfloat_listed(src, false) || mg_dynfloat_listed(src, true)))
     return true;
-  if (!setting || !(mg_dynfloat_is_number(val) || PyTuple_CheckExact(val))) return false;
+  if (!setting || !(mg_dynfloat_is_number(val) || mg_dynfloat_has_parts(val))) return false;
   /* NumPy's numbers stand for arrays without dimensions, whose values are no constants either */
   if ((mg_guard_numpy_number(val) || (setting == 1 && dynfloat_at_once(val))) &&
       dynfloat_is_argument(mg_rec->guards, src))
     return true;
-  bool moves = mg_rec->guards->src[src].trait & SRC_MOVES && !PyTuple_CheckExact(val);
+  bool moves = mg_rec->guards->src[src].trait & SRC_MOVES && !mg_dynfloat_has_parts(val);
   if (moves && dynfloat_at_once(val)) return true; /* of another object at each call */
   return mg_rec->dyn && mg_dynfloat_knows(mg_dynfloat_name(mg_rec->guards, src));
 }

@@ -75,3 +75,39 @@ def test_slices_of_tensors():
     for stop in (2, 3, 2):
         s = slice(None, torch.tensor(stop))
         assert_same(fast(x, s), f(x, s))
+
+
+class Holder:
+    def __init__(self, s):
+        self.s = s
+
+
+PLACES = {
+    "argument": (lambda s: s, lambda x, s: x[s] * 2),
+    "tuple": (lambda s: (s, slice(None, 1)), lambda x, i: x[i] * 2),
+    "list": (lambda s: [s], lambda x, a: x[a[0]] * 2),
+    "attribute": (Holder, lambda x, o: x[o.s] * 2),
+    "written": (lambda s: s, lambda x, s: x.clone().index_fill_(0, torch.arange(len(x))[s], 3.0)),
+}
+
+
+@pytest.mark.parametrize("make, use", PLACES.values(), ids=PLACES)
+def test_numbers_of_slices_that_change_are_inputs(make, use):
+    fast, x = magneto.compile(use), torch.arange(60.0).reshape(30, 2)
+    for n in range(2, 14):
+        for s in slice(n, 2 * n), slice(n, 2 * n):
+            assert_same(fast(x, make(s)), use(x, make(s)))
+    assert counts().recompiles == 1
+
+
+def test_the_slice_of_a_module_that_changes_is_an_input():
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return x[self.kept] * 2
+
+    net, x = Net(), torch.arange(30.0)
+    fast = magneto.compile(net)
+    for n in range(2, 14):
+        net.kept = slice(n, 2 * n)
+        assert_same(fast(x), net(x))
+    assert counts().recompiles == 1
