@@ -232,12 +232,11 @@ static int callable_hit(const CallableCall *call, PyFunctionObject *func, PyObje
       mg_cache_work += e->nnode > 0;
       int rc = callable_timed(e, mg_whole_leaves(e, !c->cfg.fullgraph), vals, at, call, result);
       if (rc) *result = NULL;
-      if (rc == MG_CLAIM_FALSE) e->rest++, found = 0; /* the frame does not try again */
+      bool other = rc == MG_STAGES_OTHER;
       if (rc == MG_RUN_RAISED) found = -1;
-      if (rc == MG_STAGES_OTHER) {
-        mg_cache_break_data(e);
-        found = 0;
-      }
+      if (rc == MG_CLAIM_FALSE || other) found = 0;
+      if (rc == MG_CLAIM_FALSE || (other && c->cfg.fullgraph)) e->rest++; /* the frame does not try again */
+      else if (other) mg_cache_break_data(e);
       mg_entry_release(e);
     }
   } else {

@@ -409,7 +409,7 @@ static DriveFound drive_find_entry(MgDrive *d, DriveLook *k) {
               : rc                ? DRIVE_raise
               : e->level          ? DRIVE_pass
                                   : (DriveNext)d->next;
-  } else if (claim && d->at.cfg->fullgraph) {
+  } else if (d->at.cfg->fullgraph) {
     k->next = DRIVE_eager; /* a break would be an error: the program's own comes first */
   } else if (k->refused++ > 2) {
     k->next = DRIVE_fail;

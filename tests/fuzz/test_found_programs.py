@@ -313,3 +313,20 @@ def test_a_column_times_a_row_has_eagers_signs_of_zero(dtype):
 def test_softshrink_keeps_the_sign_of_zero():
     a = torch.tensor([-0.0, 0.0, 0.3, -0.3])
     assert torch.equal(magneto.compile(F.softshrink)(a).signbit(), F.softshrink(a).signbit())
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_size_that_data_choose_and_a_guess_got_wrong_runs_eagerly_in_one_graph_too(whole):
+    def f(a, mask):
+        noise = torch.rand(3)
+        return a[mask].squeeze(0) + noise
+
+    compiled = magneto.compile(f, fullgraph=whole)
+    a = torch.arange(30.0).reshape(10, 3)
+    for chosen in (5, 1, 0, 10, 1):
+        mask = torch.arange(10) < chosen
+        results = []
+        for g in (compiled, f):
+            torch.manual_seed(chosen)
+            results.append((g(a, mask), torch.rand(1)))
+        assert_calls_same(lambda: results[0], lambda: results[1], [()])

@@ -25,7 +25,7 @@ def same(a, b):
     if isinstance(a, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
-        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+        return same([*a.items()], [*b.items()])  # a key may be a tensor
     if hasattr(a, "__dict__") and not isinstance(a, type):
         return same(a.__dict__, b.__dict__)
     return type(a) is type(b) and a == b

@@ -45,7 +45,7 @@ struct MgStages {
   MgOptions opt;
   uint64_t recording; /* its number, for reports */
   bool random;        /* random numbers are drawn */
-  bool strict;        /* exceptions are the program's: it cannot be run in another way (fullgraph) */
+  bool strict;        /* exceptions are the program's (fullgraph) */
 };
 
 /* ---- which nodes, in which order ---- */
@@ -476,7 +476,7 @@ static int stage_run_step(const MgStages *s, const StageStep *t, PyObject **env,
   return rc;
 }
 
-bool mg_stages_keeps_random(const MgStages *s) { return s->random && !s->strict; }
+bool mg_stages_keeps_random(const MgStages *s) { return s->random; }
 
 int mg_stages_run(MgStages *s, const MgGuards *guards, PyObject *const *vals, PyObject *const *in,
                   PyObject **outs) {
@@ -493,7 +493,7 @@ int mg_stages_run(MgStages *s, const MgGuards *guards, PyObject *const *vals, Py
     pure = s->step[i].pure;
   }
   mg_abi.aoti_torch_grad_mode_set_enabled(grad);
-  if (rc == MG_STAGES_OTHER && (!pure || s->strict))
+  if (rc == MG_STAGES_OTHER && !pure)
     rc = (PyErr_SetString(PyExc_RuntimeError,
                           "magneto: a size that depends on data is not what the graph was recorded for"),
           -1);
