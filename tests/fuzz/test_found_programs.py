@@ -1,6 +1,7 @@
 """Programs that `make fuzz` found, made small: each did something else than in eager once."""
 
 import itertools
+import statistics
 
 import pytest
 import torch
@@ -330,3 +331,35 @@ def test_a_size_that_data_choose_and_a_guess_got_wrong_runs_eagerly_in_one_graph
             torch.manual_seed(chosen)
             results.append((g(a, mask), torch.rand(1)))
         assert_calls_same(lambda: results[0], lambda: results[1], [()])
+
+
+GIVEN_TO_C = {
+    "groupby": lambda v: [(k, list(g)) for k, g in itertools.groupby(v, type)],
+    "starmap": lambda v: list(itertools.starmap(type, [(n,) for n in v])),
+    "filter": lambda v: [type(n) for n in filter(type, v)],
+    "accumulate": lambda v: list(itertools.accumulate(v, max, initial=1)),
+    "dropwhile": lambda v: list(itertools.dropwhile(lambda n: n < 4, v)),
+    "mean": statistics.mean,
+    "made": lambda v: [k(7) for k, _ in itertools.groupby(v, type)],
+}
+
+
+@pytest.mark.parametrize("use", GIVEN_TO_C.values(), ids=GIVEN_TO_C)
+def test_the_class_of_a_number_that_changes_is_int_where_c_code_asks(use):
+    def f(a, v):
+        return a + 1, use(v)
+
+    assert_calls_same(magneto.compile(f), f, [(x, v) for v in ([3, 4], [4, 5], [2, 8], [6, 9])])
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: (a.add_(1), a._version)[1],
+        lambda a: (a._version, a.__setitem__(0, 1), a._version),
+        lambda a: (a.view(-1).mul_(2), a._version)[1],
+    ],
+)
+def test_the_version_of_a_tensor_that_is_written_in_each_call_goes_up(f):
+    compiled, ours, eagers = magneto.compile(f), x.clone(), x.clone()
+    assert [compiled(ours) for _ in range(4)] == [f(eagers) for _ in range(4)]

@@ -78,7 +78,8 @@ static PyObject *sym_ask_late(void) { return mg_rec_break(BK_random, "the value 
 /* settles: a size that is marked as dynamic may not be asked for so. */
 static PyObject *symnode_take(MgSymNode *n, bool settles) {
   MgRec *before = mg_rec;
-  if (!n->cap) return PyErr_Format(PyExc_RuntimeError, "magneto: a number of a finished recording was used");
+  if (!n || !n->cap)
+    return PyErr_Format(PyExc_RuntimeError, "magneto: a number of a finished recording was used");
   if (n->cap->sizes.exact && n->src && n->kind != 'b')
     return PyErr_Format(PyExc_RuntimeError, "magneto: a kernel wants the number of a size");
   mg_rec = n->cap->rec; /* also where torch's own Python asks */

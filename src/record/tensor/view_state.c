@@ -42,6 +42,15 @@ static int view_counts_alike(PyObject *a, PyObject *b) {
   return now == n + 1;
 }
 
+/* As the program would add them: a number that was only loaded so far is looked at. */
+static PyObject *view_add(PyObject *a, PyObject *b) {
+  PyObject *m = mg_import("operator"), *add = m ? PyObject_GetAttrString(m, "add") : NULL;
+  PyObject *r = add ? mg_ops.call(add, (PyObject *[]){a, b}, 2, NULL) : NULL;
+  Py_XDECREF(add);
+  Py_XDECREF(m);
+  return r;
+}
+
 PyObject *mg_viewstate_version(PyObject *self) {
   MgStandInfo *info = mg_standin_info(self);
   MgRec *r = info->cap->rec;
@@ -58,7 +67,7 @@ PyObject *mg_viewstate_version(PyObject *self) {
   if (alike == 0) sum = Py_NewRef(own);
   PyObject *now = alike > 0 ? mg_view_get(in->real, 0) : NULL;
   if (now) first = mg_ops.wrap(now, mg_source(r->guards, SRC_attr, in->src, 0, mg_view_name(0)));
-  if (first) sum = PyNumber_Add(first, own);
+  if (first) sum = view_add(first, own);
   Py_XDECREF(first);
   Py_XDECREF(now);
   Py_XDECREF(seen);
