@@ -363,3 +363,25 @@ def test_the_class_of_a_number_that_changes_is_int_where_c_code_asks(use):
 def test_the_version_of_a_tensor_that_is_written_in_each_call_goes_up(f):
     compiled, ours, eagers = magneto.compile(f), x.clone(), x.clone()
     assert [compiled(ours) for _ in range(4)] == [f(eagers) for _ in range(4)]
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
+@pytest.mark.parametrize(
+    "f",
+    [
+        torch.view_as_complex,
+        lambda a: torch.view_as_complex(a[1:])[0],
+        lambda a: torch.view_as_complex(a).imag,
+    ],
+)
+def test_complex_views_of_numbers_are_views(f, mode):
+    compiled = magneto.compile(f)
+    for _ in range(2):
+        seen = []
+        for g in (compiled, f):
+            a = torch.arange(24.0).reshape(3, 4, 2)
+            with mode():
+                view = g(a)
+            view.mul_(2)
+            seen.append((view._is_view(), view._base is a, a._version, a.tolist()))
+        assert seen[0] == seen[1]

@@ -400,6 +400,14 @@ static bool view_by_strides(const MgVal *v, const MgVal *base) {
   return v->dtype == base->dtype && v->bits == base->bits && v->device == base->device;
 }
 
+/* Is one made of the halves of the other's complex numbers? */
+static bool view_by_parts(const MgVal *v, const MgVal *base) {
+  MgDtype d = (MgDtype)v->dtype, of = (MgDtype)base->dtype;
+  bool parts =
+      mg_dtype_is_complex(d) ? mg_dtype_real(d) == of : mg_dtype_is_complex(of) && mg_dtype_real(of) == d;
+  return parts && v->bits == base->bits && v->device == base->device;
+}
+
 /* The other result that is what result i is a view of, or UINT32_MAX. */
 static uint32_t view_result(const MgGraph *g, uint32_t i, ValRef root) {
   for (uint32_t k = 0; k < g->noutput; k++) {
@@ -455,14 +463,16 @@ static int view_find(const MgRec *r, MgViewState *s) {
     bool any, grad = false;
     ValRef v = g->output[i], root = view_root(g, v, &any, &grad), of = mg_val(g, v)->storage;
     uint32_t base = UINT32_MAX;
-    bool kind = !mg_val(g, of)->def && view_needs_kind(r, of);
-    if (kind && view_recast(g, v)) continue;
+    bool kind = !mg_val(g, of)->def && view_needs_kind(r, of), recast = view_recast(g, v);
+    if (kind && recast) continue;
+    bool strides = view_by_strides(mg_val(g, v), mg_val(g, root));
+    bool parts = !strides && !recast && view_by_parts(mg_val(g, v), mg_val(g, root));
     if (kind) base = view_input(g, mg_val(g, root)->def ? of : root);
-    else if (any && view_by_strides(mg_val(g, v), mg_val(g, root))) {
+    else if (any && (strides || parts)) {
       bool result = mg_val(g, root)->def;
       base = result ? view_result(g, i, root) : view_input(g, root);
       if (base != UINT32_MAX && result) base += g->ninput;
-      if (base != UINT32_MAX && !result && view_by_plan(r, i, grad)) return -1;
+      if (base != UINT32_MAX && !result && strides && view_by_plan(r, i, grad)) return -1;
     }
     if (base != UINT32_MAX && view_add(s, i, base, grad)) return -1;
   }
