@@ -385,3 +385,34 @@ def test_complex_views_of_numbers_are_views(f, mode):
             view.mul_(2)
             seen.append((view._is_view(), view._base is a, a._version, a.tolist()))
         assert seen[0] == seen[1]
+
+
+ORDER = torch.tensor([1, 0, 2, 3])
+READ_WHAT_THEY_WRITE = {
+    "scatter_": lambda a: a.scatter_(0, ORDER, a),
+    "scatter_add_": lambda a: a.scatter_add_(0, ORDER, a),
+    "scatter_reduce_": lambda a: a.scatter_reduce_(0, ORDER, a, "sum"),
+    "index_add_": lambda a: a.index_add_(0, ORDER, a),
+    "index_copy_": lambda a: a.index_copy_(0, ORDER, a),
+    "a list of rows": lambda a: a.__setitem__(ORDER, a),
+    "index_select": lambda a: torch.index_select(a, 0, ORDER, out=a),
+    "gather": lambda a: torch.gather(a, 0, ORDER, out=a),
+    "cat": lambda a: torch.cat([a[:0], a], out=a),
+    "transposed": lambda a: a.view(2, 2).copy_(a.view(2, 2).t()),
+    "transposed sum": lambda a: a.view(2, 2).add_(a.view(2, 2).t()),
+}
+
+
+@pytest.mark.parametrize("f", READ_WHAT_THEY_WRITE.values(), ids=READ_WHAT_THEY_WRITE)
+def test_writes_that_read_the_same_memory_in_another_order_are_refused(f):
+    check(f, torch.arange(4.0))
+
+
+def test_writes_that_read_the_same_elements_stay_in_the_graph():
+    def f(a):
+        a.add_(a)
+        torch.sub(a, a.view(-1), out=a)
+        return torch.cumsum(a, 0, out=a)
+
+    compiled = magneto.compile(f, fullgraph=True)
+    assert_calls_same(compiled, f, [(torch.arange(4.0),)], times=2)

@@ -74,24 +74,46 @@ static bool memform_runs(const MgGraph *g, ValRef v) {
   return (known && lo == hi) || !x->ask || x->ask->equal(x->ask->of, run, numel);
 }
 
+/* Ops whose kernels refuse to read the memory that they write, even element for element. */
+static bool memform_refuses_shared(int code) {
+  switch (code) {
+  case TOP_cat_out:
+  case TOP_gather_out:
+  case TOP_index_select_out:
+  case TOP_index_add_:
+  case TOP_index_copy_:
+  case TOP_index_put_:
+  case TOP__index_put_impl_:
+  case TOP_scatter__src:
+  case TOP_scatter__reduce:
+  case TOP_scatter_add_:
+  case TOP_scatter_reduce__two: return true;
+  default: return false;
+  }
+}
+
 struct memform_overlap {
   const MgGraph *g;
   ValRef to;
   bool found;
+  bool shared; /* the same elements are refused, too */
+  int itself;  /* how often `to` was an argument */
 };
 static void memform_see_overlap(ValRef *v, void *arg) {
   struct memform_overlap *s = arg;
   const MgGraph *g = s->g;
   int64_t a[2], b[2];
+  if (*v == s->to) s->found |= s->shared && s->itself++ > 0;
   if (!*v || *v == s->to || mg_val(g, *v)->storage != mg_val(g, s->to)->storage ||
       mg_val(g, *v)->dtype != mg_val(g, s->to)->dtype)
     return;
-  if (memform_alike(mg_val(g, *v), mg_val(g, s->to)) || !memform_runs(g, *v) || !memform_runs(g, s->to))
-    return;
+  bool alike = memform_alike(mg_val(g, *v), mg_val(g, s->to));
+  s->found |= alike && s->shared;
+  if (alike || !memform_runs(g, *v) || !memform_runs(g, s->to)) return;
   memform_settle(g, *v);
   memform_settle(g, s->to);
   if (!memform_dense(g, *v, a) || !memform_dense(g, s->to, b)) return;
-  s->found |= a[0] <= b[1] && b[0] <= a[1] && (a[0] != b[0] || a[1] != b[1]);
+  s->found |= a[0] <= b[1] && b[0] <= a[1];
 }
 
 /* May two indices mean one element?  Those of a tensor whose strides step over each other's reach
@@ -128,7 +150,7 @@ bool mg_memform_statistics_meet(const MgGraph *g, NodeRef node) {
   const MgArg *means = mg_node_arg(n, "running_mean"), *vars = mg_node_arg(n, "running_var");
   if (means->tag != MA_val || vars->tag != MA_val) return false;
   ValRef mean = means->u.val, var = vars->u.val;
-  struct memform_overlap s = {g, mean, mean == var};
+  struct memform_overlap s = {.g = g, .to = mean, .found = mean == var};
   s.found |=
       mg_val(g, mean)->storage == mg_val(g, var)->storage && memform_alike(mg_val(g, mean), mg_val(g, var));
   memform_see_overlap(&var, &s);
@@ -141,7 +163,8 @@ bool mg_memform_odd(const MgGraph *g, const MgOp *op, NodeRef n) {
   if (mg_memform_statistics_meet(g, n)) return true;
   for (int i = 0; op->mutates && i < op->nparam; i++) {
     if (!op->param[i].writes || node->arg[i].tag != MA_val) continue;
-    struct memform_overlap s = {g, node->arg[i].u.val, memform_repeats(g, node->arg[i].u.val)};
+    ValRef to = node->arg[i].u.val;
+    struct memform_overlap s = {g, to, memform_repeats(g, to), memform_refuses_shared(op->code), 0};
     mg_node_each_val(node, memform_see_overlap, &s);
     if (s.found || (op->random && mg_val(g, s.to)->ndim && !memform_dense(g, s.to, reach))) return true;
   }
