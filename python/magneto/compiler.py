@@ -29,8 +29,11 @@ SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Names that torch.compile takes.  Other back ends get the mode; magneto's own has one way to compile.
+# Names that torch.compile takes.  Other back ends get the mode; magneto's own has two ways to compile.
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite")
+
+# Those of them in which library calls of any size are timed.
+SEARCHING = ("max-autotune", "max-autotune-no-cudagraphs")
 
 # Options of magneto's own back end: type, and the keyword of _magneto.Callable.
 OPTIONS: dict[str, type] = {
@@ -135,6 +138,8 @@ def checked(
     if isinstance(backend, str) and backend in registry.OWN:
         _check_mode(mode)
         out.update(_check_options(options))
+        if mode in SEARCHING:
+            out["search"] = True
         if os.environ.get("MAGNETO_REPRO"):
             out.setdefault("verify", 1)
         out["eager_backend"] = backend == "aten"
@@ -246,7 +251,9 @@ def compile(
         backend: "magneto" (None means the same), a name of ``list_backends()``, or a callable
             ``(gm, example_inputs) -> callable``.
         mode: "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs" or "lite".
-            Has no effect on magneto's own back end; others get it.
+            With "max-autotune" and "max-autotune-no-cudagraphs" matrix products of any size are timed in the
+            ways that there are, and the fastest is taken.  Without, only small ones are.
+            The others have no effect on magneto's own back end.  Other back ends get the mode.
         options: "freeze" (bool), "keep_layout" (bool), "threads" (int), "recompile_limit" (int).
             "verify" (int): so many calls of each graph are compared with eager first.
             "verify_every" (int): and one in so many after.

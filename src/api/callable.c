@@ -333,14 +333,15 @@ static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   static char *names[] = {"fn",      "backend",         "fullgraph", "dynamic",
                           "disable", "eager_backend",   "freeze",    "keep_layout",
                           "threads", "recompile_limit", "isolated",  "explained",
-                          "verify",  "verify_every",    "numerics",  NULL};
+                          "verify",  "verify_every",    "numerics",  "search",
+                          NULL};
   static uint32_t isolated_ids;
   PyObject *fn, *backend = Py_None;
   int fullgraph = 0, dynamic = -1, disable = 0, eager = 0, freeze = 0, keep_layout = 0, threads = 0,
-      limit = 0, isolated = 0, explained = 0, verify = 0, every = 0, numerics = MN_fast;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Opippppiippiii:Callable", names, &fn, &backend,
+      limit = 0, isolated = 0, explained = 0, verify = 0, every = 0, numerics = MN_fast, search = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Opippppiippiiip:Callable", names, &fn, &backend,
                                    &fullgraph, &dynamic, &disable, &eager, &freeze, &keep_layout, &threads,
-                                   &limit, &isolated, &explained, &verify, &every, &numerics))
+                                   &limit, &isolated, &explained, &verify, &every, &numerics, &search))
     return NULL;
   if (!PyCallable_Check(fn)) return PyErr_Format(PyExc_TypeError, "expected a callable, got %R", fn);
   if (backend != Py_None && !PyCallable_Check(backend))
@@ -359,6 +360,7 @@ static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwar
                       .opt = {.freeze = freeze,
                               .keep_layout = keep_layout,
                               .threads = threads,
+                              .search = search,
                               .numerics = (uint8_t)numerics,
                               .verify = verify,
                               .verify_every = every},
@@ -414,12 +416,13 @@ static PyObject *callable_reduce(PyObject *o, PyObject *unused) {
 static PyObject *callable_options(PyObject *o, PyObject *unused) {
   const MgConfig *c = &((Callable *)o)->cfg;
   return Py_BuildValue(
-      "{s:O,s:O,s:i,s:O,s:O,s:O,s:O,s:i,s:i,s:O,s:i,s:i,s:i}", "backend", c->backend ? c->backend : Py_None,
+      "{s:O,s:O,s:i,s:O,s:O,s:O,s:O,s:i,s:i,s:O,s:i,s:i,s:i,s:O}", "backend", c->backend ? c->backend : Py_None,
       "fullgraph", c->fullgraph ? Py_True : Py_False, "dynamic", c->dynamic, "disable",
       c->disable ? Py_True : Py_False, "eager_backend", c->eager_backend ? Py_True : Py_False, "freeze",
       c->opt.freeze ? Py_True : Py_False, "keep_layout", c->opt.keep_layout ? Py_True : Py_False, "threads",
       c->opt.threads, "recompile_limit", c->recompile_limit, "isolated", c->isolated ? Py_True : Py_False,
-      "verify", c->opt.verify, "verify_every", c->opt.verify_every, "numerics", c->opt.numerics);
+      "verify", c->opt.verify, "verify_every", c->opt.verify_every, "numerics", c->opt.numerics, "search",
+      c->opt.search ? Py_True : Py_False);
 }
 
 static PyMethodDef callable_methods[] = {

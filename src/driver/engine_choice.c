@@ -1,8 +1,11 @@
 /* Extern items of mg:: ops -> engines of runtime/: views and arguments become descriptions with plain
  * numbers; where views have symbols, those of the hints. */
 #include "driver/engine_choice.h"
+#include <stdio.h>
 #include <string.h>
 #include "back/kernel/loop_nest.h"
+#include "base/env.h"
+#include "driver/engine_timing.h"
 #include "driver/options.h"
 #include "ir/graph/graph.h"
 #include "runtime/direct/conv_direct.h"
@@ -93,6 +96,9 @@ static MgRc make_matmul(MgCtx *c, const void *d, MgEngine **out) {
   if (rc == MG_UNSUP) rc = mg_gemm_matmul(c, d, out);
   return rc == MG_UNSUP ? mg_onednn_matmul(c, d, out) : rc;
 }
+static MgRc make_tiles(MgCtx *c, const void *d, MgEngine **out) { return mg_gemm_any(c, d, out); }
+static MgRc make_library(MgCtx *c, const void *d, MgEngine **out) { return mg_onednn_matmul(c, d, out); }
+static MgRc make_blas(MgCtx *c, const void *d, MgEngine **out) { return mg_blas_any(c, d, out); }
 static MgRc make_conv(MgCtx *c, const void *d, MgEngine **out) {
   MgRc rc = mg_direct_conv(c, d, out);
   return rc == MG_UNSUP ? mg_onednn_conv(c, d, out) : rc;
@@ -116,10 +122,28 @@ static MgRc engine_done(MgSched *s, MgRc (*make)(MgCtx *, const void *, MgEngine
   return make(s->c, desc, &o->engine);
 }
 
+/* A product of sizes that are numbers.  The environment may name the engine; packed weights are oneDNN's. */
+static MgRc engine_timed_matmul(MgCtx *c, const MgMatmulDesc *d, bool search, MgEngine **out) {
+  static const MgEngineMake other[] = {make_tiles, make_library, make_blas};
+  const MgTensorDesc *o = &d->t[MATMUL_out], *x = &d->t[MATMUL_x];
+  char op[96];
+  snprintf(op, sizeof op, "matmul %s %a %a", d->act.name, (double)d->act.a, (double)d->act.b);
+  MgTiming t = {.desc = d, .op = op, .t = d->t, .ntensor = MATMUL_NPTR, .weight = MATMUL_w, .search = search};
+  t.rule = make_matmul;
+  t.other = other;
+  t.nother = sizeof other / sizeof *other;
+  t.nquick = 2;
+  if (d->frozen || mg_env(ENV_GEMM) || mg_env(ENV_BLAS) || !x->ndim) return make_matmul(c, d, out);
+  t.work = (double)x->size[x->ndim - 1];
+  for (int i = 0; i < o->ndim; i++) t.work *= (double)o->size[i];
+  return mg_timing_engine(c, &t, out);
+}
+
 static MgRc engine_matmul(MgSched *s, const MgExtern *e, const MgOptions *o, EngineOut *out) {
   MgMatmulDesc d = {.act = engine_act(mg_node(s->g, e->node)->arg + MM_act)};
   if (!engine_tensors(s, e, d.t, MATMUL_NPTR, out)) return MG_UNSUP;
   d.frozen = engine_frozen(s, e, o, MATMUL_w, MATMUL_w, MATMUL_w);
+  if (!out->symbols) return engine_timed_matmul(s->c, &d, o && o->search, &out->engine);
   return engine_done(s, make_matmul, &d, sizeof d, MATMUL_NPTR, out);
 }
 

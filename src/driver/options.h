@@ -6,6 +6,7 @@
 
 typedef struct MgOptions {
   bool freeze;      /* parameters never change: fold and pack them once */
+  bool search;      /* library calls of any size are timed (engine_timing.h) */
   bool keep_layout; /* never change memory formats inside the graph */
   int threads;      /* 0: as many as torch uses */
   uint8_t numerics; /* MgNumerics */

@@ -68,9 +68,9 @@ bool mg_stored_key(const MgGraph *g, const MgOptions *o, MgKey *out) {
   if (alive < MG_TUNE_STORED_NODES || g->early || !build || !mg_artifact_on()) return false;
   MgStrbuf sb = {0};
   MgTarget t = mg_kernels_target();
-  const int64_t say[] = {o->freeze,     o->keep_layout, o->threads, mg_abi_threads(),
-                         t.vector_bits, t.fma,          t.avx512,   t.f16c,
-                         t.avx512bf16,  t.sleef,        t.llvm,     o->numerics};
+  const int64_t say[] = {o->freeze, o->keep_layout, o->threads, mg_abi_threads(), t.vector_bits,
+                         t.fma,     t.avx512,       t.f16c,     t.avx512bf16,     t.sleef,
+                         t.llvm,    o->numerics,    o->search};
   mg_sb_write(&sb, build, nbuild);
   mg_sb_write(&sb, (const char *)say, sizeof say);
   bool ok = mg_graph_describe(g, &sb);

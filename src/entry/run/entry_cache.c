@@ -356,8 +356,8 @@ static bool cache_same_config(const MgConfig *a, const MgConfig *b) {
          a->disable == b->disable && a->dynamic == b->dynamic && a->recompile_limit == b->recompile_limit &&
          a->isolated == b->isolated && a->explained == b->explained && a->opt.freeze == b->opt.freeze &&
          a->opt.keep_layout == b->opt.keep_layout && a->opt.threads == b->opt.threads &&
-         a->opt.numerics == b->opt.numerics && a->opt.verify == b->opt.verify &&
-         a->opt.verify_every == b->opt.verify_every;
+         a->opt.numerics == b->opt.numerics && a->opt.search == b->opt.search &&
+         a->opt.verify == b->opt.verify && a->opt.verify_every == b->opt.verify_every;
 }
 
 uint32_t mg_config_acquire(const MgConfig *cfg) {

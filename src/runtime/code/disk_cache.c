@@ -35,7 +35,7 @@ enum {
   ARTIFACT_STALE = 600, /* seconds: a temporary that nobody wrote to for so long has no writer */
   ARTIFACT_MB = 512     /* MAGNETO_CACHE_MB by default */
 };
-static const char *const artifact_suffix[] = {".o", ".plan", ".cubin"}; /* by MgArtifactKind */
+static const char *const artifact_suffix[] = {".o", ".plan", ".cubin", ".choice"}; /* by MgArtifactKind */
 
 typedef struct ArtifactHead {
   char magic[8];

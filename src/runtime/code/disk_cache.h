@@ -9,7 +9,7 @@
 #include "runtime/code/kernel_cache.h"
 #include "runtime/code/load_llvm.h"
 
-typedef enum MgArtifactKind { MG_ART_object, MG_ART_plan, MG_ART_cubin } MgArtifactKind;
+typedef enum MgArtifactKind { MG_ART_object, MG_ART_plan, MG_ART_cubin, MG_ART_choice } MgArtifactKind;
 
 bool mg_artifact_on(void); /* is there such a place? */
 const void *mg_artifact_build(

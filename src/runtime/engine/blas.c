@@ -104,12 +104,13 @@ static int blas_wanted(void) {
   return known = mkl && intel ? 0 : -1;
 }
 
-MgRc mg_blas_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {
+/* wanted: as blas_wanted has it. */
+static MgRc blas_make(MgCtx *c, const MgMatmulDesc *d, int wanted, MgEngine **out) {
   enum { FLOAT = 6, DOUBLE = 7 };
   const MgTensorDesc *x = &d->t[MATMUL_x], *w = &d->t[MATMUL_w], *r = &d->t[MATMUL_out];
   BlasMatrix mx, mw, mr;
   BlasMatmul b = {.e.ops = &blas_ops, .wide = r->dtype == DOUBLE, .bias = d->t[MATMUL_bias].present};
-  if (blas_wanted() < 0 || d->frozen || *d->act.name || d->t[MATMUL_residual].present) return MG_UNSUP;
+  if (wanted < 0 || d->frozen || *d->act.name || d->t[MATMUL_residual].present) return MG_UNSUP;
   if ((r->dtype != FLOAT && r->dtype != DOUBLE) || x->dtype != r->dtype || w->dtype != r->dtype ||
       x->ndim < 2 || w->ndim < 2 || r->ndim < 2)
     return MG_UNSUP;
@@ -123,7 +124,7 @@ MgRc mg_blas_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {
   if (!blas_order(&mx, &b.tx, &b.ldx) || !blas_order(&mw, &b.tw, &b.ldw) ||
       !blas_order(&mr, &order, &b.ldc) || order != 'N')
     return MG_UNSUP;
-  if (!blas_wanted() && b.tx == 'N' && b.tw == 'T') return MG_UNSUP;
+  if (!wanted && b.tx == 'N' && b.tw == 'T') return MG_UNSUP;
   if (b.bias && (d->t[MATMUL_bias].dtype != r->dtype || !blas_plain_bias(&d->t[MATMUL_bias], mr.cols)))
     return MG_UNSUP;
   if (!(b.gemm = mg_abi_symbol(b.wide ? "dgemm_" : "sgemm_"))) return MG_UNSUP;
@@ -136,3 +137,9 @@ MgRc mg_blas_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {
   *out = &e->e;
   return MG_OK;
 }
+
+MgRc mg_blas_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {
+  return blas_make(c, d, blas_wanted(), out);
+}
+
+MgRc mg_blas_any(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) { return blas_make(c, d, 1, out); }

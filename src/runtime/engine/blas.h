@@ -7,4 +7,6 @@
  * Intel's CPUs, with w in rows as they are multiplied or x transposed (as gradients have them).
  * MAGNETO_BLAS=1: whenever it can; 0: never. */
 MgRc mg_blas_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out);
+/* The same wherever it can. */
+MgRc mg_blas_any(MgCtx *c, const MgMatmulDesc *d, MgEngine **out);
 #endif

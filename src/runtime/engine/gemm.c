@@ -420,24 +420,32 @@ static bool gemm_fast(void) {
 
 bool mg_gemm_wanted(void) { return mg_env(ENV_GEMM) ? mg_env_switch(ENV_GEMM, false) : gemm_fast(); }
 
-/* Is a product faster so than by oneDNN?  With AVX-512 that is so where w comes from memory and the packed
- * rows and sums stay near. */
+/* Is a product faster so than by oneDNN?  With AVX-512 that is so for little ones, whose call of the library
+ * takes longer than they do, and where w comes from memory and the packed rows and sums stay near. */
 static bool gemm_prefers(const Gemm *g, bool frozen) {
   if (mg_env(ENV_GEMM) || !mg_onednn_ready()) return true;
   if (!mg_cpu()->avx512) return g->m >= MG_TUNE_GEMM_FEW && g->n >= MG_TUNE_GEMM_FEW;
-  if (frozen || g->m < MG_TUNE_GEMM_TALL || g->n * g->k < MG_TUNE_GEMM_WEIGHTS) return false;
+  if (frozen) return false;
+  if (!g->nbatch && (double)g->m * (double)g->n * (double)g->k <= MG_TUNE_GEMM_LITTLE) return true;
+  if (g->m < MG_TUNE_GEMM_TALL || g->n * g->k < MG_TUNE_GEMM_WEIGHTS) return false;
   return !g->deep || g->rows * g->k * (int64_t)sizeof(float) <= MG_TUNE_GEMM_DEEP_BYTES;
 }
 
-MgRc mg_gemm_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {
-  if (!mg_gemm_wanted()) return MG_UNSUP;
+/* any: also where the library is known to be faster. */
+static MgRc gemm_make(MgCtx *c, const MgMatmulDesc *d, bool any, MgEngine **out) {
   Gemm g = {.e.ops = &gemm_ops, .set = gemm_set()};
   if (!gemm_describe(d, &g)) return MG_UNSUP;
   gemm_cut(&g);
-  if (!gemm_prefers(&g, d->frozen)) return MG_UNSUP;
+  if (!any && !gemm_prefers(&g, d->frozen)) return MG_UNSUP;
   Gemm *e = mg_malloc(sizeof *e);
   if (!e) return mg_fail(c, MG_NOMEM, "matmul engine");
   *e = g;
   *out = &e->e;
   return MG_OK;
 }
+
+MgRc mg_gemm_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {
+  return mg_gemm_wanted() ? gemm_make(c, d, false, out) : MG_UNSUP;
+}
+
+MgRc mg_gemm_any(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) { return gemm_make(c, d, true, out); }

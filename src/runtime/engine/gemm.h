@@ -7,6 +7,8 @@
 
 /* May products of this process run so?  MAGNETO_GEMM says it, or the processor. */
 bool mg_gemm_wanted(void);
-/* MG_UNSUP without an error in the context: not taken. */
+/* MG_UNSUP without an error in the context: not taken, because it cannot be or the library is faster. */
 MgRc mg_gemm_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out);
+/* The same for every product that can be taken. */
+MgRc mg_gemm_any(MgCtx *c, const MgMatmulDesc *d, MgEngine **out);
 #endif

@@ -125,6 +125,12 @@ const char *mg_onednn_load(const char *path) {
 
 bool mg_onednn_ready(void) { return !mg_onednn_load(NULL); }
 
+int mg_onednn_version(void) {
+  if (!mg_onednn_ready()) return 0;
+  const DnnVersion *v = dnn.dnnl_version();
+  return (v->major << 20) + (v->minor << 10) + v->patch;
+}
+
 bool mg_onednn_bf16(void) { return mg_onednn_ready() && mg_cpu()->avx512bf16; }
 
 DnnStream dnn_stream(void) { return onednn_stream; }

@@ -67,8 +67,9 @@ typedef struct MgConvGradDesc {
  * by the loader's rules.  MAGNETO_ONEDNN=<path> comes before all that, MAGNETO_ONEDNN=0 means none.  NULL, or
  * why not (static text).  Thread-safe; only the first call does anything. */
 const char *mg_onednn_load(const char *path);
-bool mg_onednn_ready(void); /* the same as mg_onednn_load(NULL) == NULL */
-bool mg_onednn_bf16(void);  /* and this CPU multiplies bfloat16 fast */
+bool mg_onednn_ready(void);  /* the same as mg_onednn_load(NULL) == NULL */
+int mg_onednn_version(void); /* as one number; 0: there is no library */
+bool mg_onednn_bf16(void);   /* and this CPU multiplies bfloat16 fast */
 /* MG_UNSUP without an error in the context: this library does not take it. */
 MgRc mg_onednn_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out);
 MgRc mg_onednn_conv(MgCtx *c, const MgConvDesc *d, MgEngine **out);

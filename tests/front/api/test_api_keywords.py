@@ -35,9 +35,12 @@ def test_every_keyword_of_torch_compile_is_known():
 
 
 def test_modes_share_what_is_compiled():
-    for mode in None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs":
+    for mode in None, "default", "reduce-overhead":
         torch.testing.assert_close(magneto.compile(f, mode=mode)(X), f(X))
     assert _magneto.stats()["entries"] == len(entries()) == 1
+    for mode in "max-autotune", "max-autotune-no-cudagraphs":  # these time library calls
+        torch.testing.assert_close(magneto.compile(f, mode=mode)(X), f(X))
+    assert _magneto.stats()["entries"] == len(entries()) == 2
     with pytest.raises(ValueError, match="unknown mode 'fast'"):
         magneto.compile(f, mode="fast")
     with pytest.raises(TypeError, match="mode must be a string"):
