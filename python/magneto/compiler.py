@@ -182,7 +182,10 @@ def framed(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def compile_callable(fn: Callable[..., Any], config: dict[str, Any]) -> _magneto.Callable:
     """A compiled callable that looks like ``fn``: name, docstring, signature and attributes."""
-    compiled = _magneto.Callable(framed(fn) if frameless(fn) else fn, **config)
+    if frameless(fn):
+        compiled = _magneto.Callable(framed(fn), plain=fn, **config)
+    else:
+        compiled = _magneto.Callable(fn, **config)
     inner = getattr(fn, "__func__", fn)
     for name in functools.WRAPPER_ASSIGNMENTS:
         value = getattr(inner, name, None)

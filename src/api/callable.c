@@ -20,6 +20,7 @@
 #include "entry/run/frame_cost.h"
 #include "entry/run/snapshot_program.h"
 #include "entry/run/staged_exec.h"
+#include "entry/run/whole_trial.h"
 #include "entry/launch/trial_clock.h"
 #include "frame/eval_frame.h"
 #include "frame/stance.h"
@@ -34,7 +35,8 @@
 
 typedef struct Callable {
   PyObject_HEAD vectorcallfunc vectorcall;
-  PyObject *fn; /* what the user gave */
+  PyObject *fn;    /* what is compiled */
+  PyObject *plain; /* what CPython calls in its place, which does the same; NULL: fn */
   MgConfig cfg;
   PyObject *dict; /* __dict__: what functools.wraps copies, and the Python face */
   PyObject *weakrefs;
@@ -165,7 +167,7 @@ static PyObject *callable_eager(Callable *c, PyObject *const *args, size_t nargs
   MgHookMode mode = mg_hook_mode;
   mg_hook_mode = HOOK_off;
   Py_INCREF(c);
-  PyObject *r = PyObject_Vectorcall(c->fn, args, nargsf, kwnames);
+  PyObject *r = PyObject_Vectorcall(c->plain ? c->plain : c->fn, args, nargsf, kwnames);
   Py_DECREF(c);
   mg_hook_mode = mode;
   return r;
@@ -178,19 +180,22 @@ typedef struct CallableCall { /* as it came */
   PyObject *kwnames;
 } CallableCall;
 
-/* The call as CPython runs it, or as the plan does, where both are timed. */
-static int callable_timed(MgEntry *e, bool eager, PyObject **vals, MgExecAt *at, const CallableCall *call,
+/* The call as CPython runs it, or as the plan does, where both are timed.  found: when the look for an entry
+ * began; 0: not known. */
+static int callable_timed(MgEntry *e, PyObject **vals, MgExecAt *at, const CallableCall *call, double found,
                           PyObject **result) {
-  bool timed = e->whole.phase == WHOLE_timed || e->whole.phase == WHOLE_weighed;
-  double t0 = timed ? mg_now_ms() : 0;
+  bool eager = mg_whole_leaves(e, at, !call->c->cfg.fullgraph), timed = mg_whole_times(e, at);
+  double t0 = !timed ? 0 : found && !eager ? found : mg_now_ms();
   int rc = 0;
+  if (timed && at) at->refs++;
   if (eager) {
     mg_exec_leave(at);
     *result = callable_eager(call->c, call->args, call->nargsf, call->kwnames);
   } else {
     rc = mg_entry_run(e, vals, at, NULL, result);
   }
-  if (timed && !rc) mg_whole_note(e, eager, mg_trial_took(eager ? WAY_eager : WAY_compiled, t0));
+  if (timed && !rc) mg_whole_note(e, at, eager, mg_trial_took(eager ? WAY_eager : WAY_compiled, t0));
+  if (timed) mg_exec_leave(at);
   return rc;
 }
 
@@ -215,6 +220,7 @@ static int callable_hit(const CallableCall *call, PyFunctionObject *func, PyObje
       found = -1;
       goto done;
     }
+    double start = site->timed ? mg_now_ms() : 0;
     PyThreadState *ts = PyThreadState_Get();
     bool held = mg_pyframe_hold_signals(ts, true); /* what a handler raises is no answer to a guard */
     MgEntry *e = mg_cache_find(site, &slots, &vals, &nvals, &at, MG_FIND_returns);
@@ -230,7 +236,7 @@ static int callable_hit(const CallableCall *call, PyFunctionObject *func, PyObje
       *result = NULL;
       found = 1;
       mg_cache_work += e->nnode > 0;
-      int rc = callable_timed(e, mg_whole_leaves(e, !c->cfg.fullgraph), vals, at, call, result);
+      int rc = callable_timed(e, vals, at, call, start, result);
       if (rc) *result = NULL;
       bool other = rc == MG_STAGES_OTHER;
       if (rc == MG_RUN_RAISED) found = -1;
@@ -330,18 +336,18 @@ static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf
 /* ---- the type ---- */
 
 static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"fn",      "backend",         "fullgraph", "dynamic",
-                          "disable", "eager_backend",   "freeze",    "keep_layout",
-                          "threads", "recompile_limit", "isolated",  "explained",
-                          "verify",  "verify_every",    "numerics",  "search",
-                          NULL};
+  static char *names[] = {
+      "fn",     "backend",      "fullgraph", "dynamic",         "disable",  "eager_backend",
+      "freeze", "keep_layout",  "threads",   "recompile_limit", "isolated", "explained",
+      "verify", "verify_every", "numerics",  "search",          "plain",    NULL};
   static uint32_t isolated_ids;
-  PyObject *fn, *backend = Py_None;
+  PyObject *fn, *backend = Py_None, *plain = NULL;
   int fullgraph = 0, dynamic = -1, disable = 0, eager = 0, freeze = 0, keep_layout = 0, threads = 0,
       limit = 0, isolated = 0, explained = 0, verify = 0, every = 0, numerics = MN_fast, search = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Opippppiippiiip:Callable", names, &fn, &backend,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OpippppiippiiipO:Callable", names, &fn, &backend,
                                    &fullgraph, &dynamic, &disable, &eager, &freeze, &keep_layout, &threads,
-                                   &limit, &isolated, &explained, &verify, &every, &numerics, &search))
+                                   &limit, &isolated, &explained, &verify, &every, &numerics, &search,
+                                   &plain))
     return NULL;
   if (!PyCallable_Check(fn)) return PyErr_Format(PyExc_TypeError, "expected a callable, got %R", fn);
   if (backend != Py_None && !PyCallable_Check(backend))
@@ -352,6 +358,7 @@ static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwar
   if (!c) return NULL;
   c->vectorcall = callable_call;
   c->fn = Py_NewRef(fn);
+  c->plain = plain == Py_None ? NULL : Py_XNewRef(plain);
   c->cfg = (MgConfig){.backend = backend == Py_None ? NULL : Py_NewRef(backend),
                       .eager_backend = eager,
                       .fullgraph = fullgraph,
@@ -377,6 +384,7 @@ static PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwar
 static int callable_traverse(PyObject *o, visitproc visit, void *arg) {
   Callable *c = (Callable *)o;
   Py_VISIT(c->fn);
+  Py_VISIT(c->plain);
   Py_VISIT(c->cfg.backend);
   Py_VISIT(c->dict);
   return 0;
@@ -389,6 +397,7 @@ static int callable_clear(PyObject *o) {
   c->cfg.id = 0;
   Py_CLEAR(c->cfg.backend);
   Py_CLEAR(c->fn);
+  Py_CLEAR(c->plain);
   return 0;
 }
 
@@ -415,14 +424,14 @@ static PyObject *callable_reduce(PyObject *o, PyObject *unused) {
 
 static PyObject *callable_options(PyObject *o, PyObject *unused) {
   const MgConfig *c = &((Callable *)o)->cfg;
-  return Py_BuildValue(
-      "{s:O,s:O,s:i,s:O,s:O,s:O,s:O,s:i,s:i,s:O,s:i,s:i,s:i,s:O}", "backend", c->backend ? c->backend : Py_None,
-      "fullgraph", c->fullgraph ? Py_True : Py_False, "dynamic", c->dynamic, "disable",
-      c->disable ? Py_True : Py_False, "eager_backend", c->eager_backend ? Py_True : Py_False, "freeze",
-      c->opt.freeze ? Py_True : Py_False, "keep_layout", c->opt.keep_layout ? Py_True : Py_False, "threads",
-      c->opt.threads, "recompile_limit", c->recompile_limit, "isolated", c->isolated ? Py_True : Py_False,
-      "verify", c->opt.verify, "verify_every", c->opt.verify_every, "numerics", c->opt.numerics, "search",
-      c->opt.search ? Py_True : Py_False);
+  return Py_BuildValue("{s:O,s:O,s:i,s:O,s:O,s:O,s:O,s:i,s:i,s:O,s:i,s:i,s:i,s:O}", "backend",
+                       c->backend ? c->backend : Py_None, "fullgraph", c->fullgraph ? Py_True : Py_False,
+                       "dynamic", c->dynamic, "disable", c->disable ? Py_True : Py_False, "eager_backend",
+                       c->eager_backend ? Py_True : Py_False, "freeze", c->opt.freeze ? Py_True : Py_False,
+                       "keep_layout", c->opt.keep_layout ? Py_True : Py_False, "threads", c->opt.threads,
+                       "recompile_limit", c->recompile_limit, "isolated", c->isolated ? Py_True : Py_False,
+                       "verify", c->opt.verify, "verify_every", c->opt.verify_every, "numerics",
+                       c->opt.numerics, "search", c->opt.search ? Py_True : Py_False);
 }
 
 static PyMethodDef callable_methods[] = {

@@ -335,6 +335,39 @@ static MgCxxCall *nodecall_cxx(MgGraph *g, const MgNode *n) {
   return mg_cxxcall_new(n->op->name + 6, n->op->overload, arg, n->narg, n->op->nret);
 }
 
+static bool nodecall_is_sized(const CallArg *a) {
+  bool sized = a->kind == CA_size;
+  for (uint32_t i = 0; i < a->n; i++) sized |= nodecall_is_sized(&a->item[i]);
+  return sized;
+}
+
+MgNodeCall *mg_nodecall_new_plain(MgGraph *g, NodeRef n, PyObject *objs) {
+  MgNodeCall *c = mg_nodecall_new_at(g, n, objs, true);
+  bool sized = !c || mg_node(g, n)->op->random; /* a call that raises is made again */
+  for (uint32_t i = 0; c && i < c->narg; i++) sized |= nodecall_is_sized(&c->arg[i]);
+  if (!sized) c->cxx = nodecall_cxx(g, mg_node(g, n));
+  return c;
+}
+
+bool mg_nodecall_run_plain(const MgNodeCall *c, PyObject *const *vals, PyObject **outs) {
+  enum { SMALL = 16 };
+  MgTensor *in[SMALL], *out[SMALL];
+  bool ok = true;
+  if (!c->cxx || c->nin > SMALL || c->nout > SMALL) return false;
+  for (uint32_t i = 0; i < c->nin; i++) {
+    if (vals[i] && !Py_IS_TYPE(vals[i], (PyTypeObject *)mg_torch.tensor)) return false;
+    in[i] = vals[i] ? mg_abi_tensor(vals[i]) : NULL;
+  }
+  if (!mg_cxxcall_run(c->cxx, in, out)) return false;
+  for (uint32_t i = 0; i < c->nout; i++) {
+    outs[i] = out[i] ? mg_tensor_wrap(out[i]) : NULL;
+    ok &= !out[i] || outs[i];
+  }
+  for (uint32_t i = 0; !ok && i < c->nout; i++) Py_CLEAR(outs[i]);
+  if (!ok) PyErr_Clear(); /* out of memory: the other way says so, too */
+  return ok;
+}
+
 typedef struct CallTable {
   MgNodeCall **call;
   uint32_t n, cap;

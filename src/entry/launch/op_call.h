@@ -19,6 +19,8 @@ int mg_nodecall_nin(const MgNodeCall *c); /* tensor arguments, lists flattened *
 int mg_nodecall_run(const MgNodeCall *c, PyObject *const *vals, PyObject **outs);
 /* symbolic: its sizes are expressions, computed in every run (mg_nodecall_run_at). */
 MgNodeCall *mg_nodecall_new_at(MgGraph *g, NodeRef n, PyObject *objs, bool symbolic);
+/* The same, of a call that may also run without Python (mg_nodecall_run_plain). */
+MgNodeCall *mg_nodecall_new_plain(MgGraph *g, NodeRef n, PyObject *objs);
 typedef struct MgCallSizes { /* of a call with symbolic sizes */
   const MgExprs *x;
   const int64_t *env; /* values of the symbols; not used when the call is recorded once more */
@@ -28,6 +30,9 @@ typedef struct MgCallSizes { /* of a call with symbolic sizes */
   MgExprs *to;    /* its expressions */
   SymRef *copied; /* by expression, those of its sizes that symbols stand for (mg_sym_copy) */
 } MgCallSizes;
+/* The call without Python: only of plain tensors.  False: it cannot be made so, or it raises; then
+ * mg_nodecall_run_at says what. */
+bool mg_nodecall_run_plain(const MgNodeCall *c, PyObject *const *vals, PyObject **outs);
 int mg_nodecall_run_at(const MgNodeCall *c, PyObject *const *vals, PyObject **outs, const MgCallSizes *at);
 /* (OpOverload, positional arguments, arguments by name), new; vals stand for the tensors.  Not of a call with
  * symbolic sizes.  NULL with an exception. */

@@ -13,7 +13,7 @@
 #include "entry/guard/transient_modules.h"
 #include "entry/launch/break_reasons.h"
 #include "entry/run/profitability.h"
-#include "entry/run/whole_trial.h"
+#include "entry/run/whole.h"
 #include "runtime/process/measure.h"
 
 typedef struct MgCodeInfo MgCodeInfo;
@@ -101,6 +101,7 @@ typedef struct MgSite { /* one offset of a code object, for one configuration */
   MgMap by_key;     /* key -> index in bucket */
   uint32_t n;       /* entries in all buckets */
   bool rests;       /* some bucket has been idle for long, or was left (frame_cost.h) */
+  bool timed;       /* an entry is timed beside CPython (whole_trial.h) */
   bool told;        /* the user knows that its recompile limit was reached */
   uint8_t brief;    /* instances in a row whose entries were hardly used before they died (frame_cost.c) */
   MgParted parted;  /* modules of entries that are gone */

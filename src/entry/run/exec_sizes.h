@@ -7,6 +7,7 @@
 #include "base/ctx.h"
 #include "driver/options.h"
 #include "entry/guard/source_kinds.h"
+#include "entry/run/whole.h"
 #include "ir/expr/expr.h"
 #include "ir/graph/graph.h"
 #include "tuning.h"
@@ -34,6 +35,7 @@ struct MgExecAt {
   bool fits;     /* inference agrees with the sizes that the recording gave out */
   bool refused;  /* no plan with symbols can be made for it */
   uint32_t plan; /* the one that served it last */
+  MgWhole whole; /* is CPython faster at these sizes? */
   MgExec *run;   /* with numbers, but maybe shared plans; NULL: not needed yet */
   int64_t env[]; /* by symbol */
 };

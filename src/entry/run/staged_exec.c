@@ -273,7 +273,7 @@ static void stage_take_read(ValRef *v, void *arg) { ((Reads *)arg)->v[((Reads *)
 
 static int stage_call(const Plan *p, StageStep *t, NodeRef n) {
   MgNode *node = mg_node(p->g, n);
-  if (!(t->call = mg_nodecall_new_at(p->g, n, p->tr->objs, true))) return -1;
+  if (!(t->call = mg_nodecall_new_plain(p->g, n, p->tr->objs))) return -1;
   Reads in = {mg_new(p->tr->ctx, ValRef, mg_nodecall_nin(t->call) + 1), 0};
   if (!in.v) return -1;
   mg_node_each_tensor(node, stage_take_read, &in);
@@ -460,7 +460,9 @@ static int stage_run_step(const MgStages *s, const StageStep *t, PyObject **env,
   for (uint32_t i = 0; i < t->nout; i++) out[i] = NULL;
   if (t->call && mg_abi.aoti_torch_grad_mode_is_enabled() != t->grad)
     mg_abi.aoti_torch_grad_mode_set_enabled(t->grad);
-  int rc = t->call ? mg_nodecall_run_at(t->call, in, out, &sizes) : stage_run_piece(s, t->piece, in, out);
+  int rc = !t->call                                  ? stage_run_piece(s, t->piece, in, out)
+           : mg_nodecall_run_plain(t->call, in, out) ? 0
+                                                     : mg_nodecall_run_at(t->call, in, out, &sizes);
   if (!rc && t->leaf) rc = PyObject_SetAttrString(out[0], "requires_grad", Py_True);
   for (uint32_t i = 0; i < t->nout; i++) {
     if (!rc && t->out[i]) Py_XSETREF(env[t->out[i]], out[i]);

@@ -7,17 +7,29 @@
 #include "entry/launch/stats.h"
 #include "entry/run/entry_cache.h"
 #include "entry/run/exec.h"
+#include "entry/run/exec_sizes.h"
 #include "tuning.h"
 
-/* Not for graphs whose calls differ: sizes that are symbols or data, runs that may be given up. */
-static bool whole_applies(const MgEntry *e) {
+static MgWhole *whole_of(MgEntry *e, MgExecAt *at) { return at ? &at->whole : &e->whole; }
+
+/* What runs at these sizes. */
+static MgExec *whole_exec(MgEntry *e, MgExecAt *at) { return at ? at->run : e->exec; }
+
+/* Is there a compiled graph that does not change from call to call? */
+static bool whole_compiled(MgEntry *e, MgExecAt *at) {
+  const MgExec *x = whole_exec(e, at);
+  if (e->exec->stages) return true;
+  if (x && x->grad) return !x->overlap && !x->grad->random && !x->grad->asked && !x->grad->lost;
+  return x && x->plan ? !x->plan_failed : at && e->exec->sizes->nplan && !e->exec->sizes->joint;
+}
+
+/* Not for runs that may be given up. */
+static bool whole_applies(MgEntry *e, MgExecAt *at) {
   const MgExec *x = e->exec;
   if (e->nnode < 1 || e->nnode > MG_TUNE_WHOLE_NODES || !e->is_ret || e->claims || e->guards->ndraw)
     return false;
-  if (!mg_env_switch(ENV_TRIALS, true) || x->sizes || x->stages || x->callable || x->spent || x->plan_failed)
-    return false;
-  if (x->grad) return !x->overlap && !x->grad->random && !x->grad->asked && !x->grad->lost;
-  return x->plan != NULL;
+  if (!mg_env_switch(ENV_TRIALS, true) || x->callable || x->spent || x->plan_failed) return false;
+  return (at || !x->sizes) && whole_compiled(e, at);
 }
 
 /* Calls of a function that only ever had one entry need no guards for a while. */
@@ -29,30 +41,38 @@ static void whole_burst(MgEntry *e) {
   b->site->rests = true;
 }
 
+static void whole_begin(MgEntry *e, MgWhole *w) {
+  w->phase = WHOLE_timed;
+  w->runs = 0;
+  w->plan = w->eager = 1e30f;
+  if (e->bucket) e->bucket->site->timed = true;
+}
+
+static void whole_end(MgEntry *e, MgWhole *w, MgWholePhase phase) {
+  w->phase = (uint8_t)phase;
+  if (e->bucket) e->bucket->site->timed = false; /* who else is timed begins at its own call */
+}
+
 /* better: what counts as faster, as a share of the compiled time. */
-static void whole_decide(MgEntry *e, float better) {
-  MgWhole *w = &e->whole;
+static void whole_decide(MgEntry *e, MgWhole *w, float better) {
   bool left = w->eager < w->plan * better;
-  w->phase = left ? WHOLE_left : WHOLE_kept;
+  whole_end(e, w, left ? WHOLE_left : WHOLE_kept);
   mg_stats.left += left;
   mg_log(MG_LOG_fallback, "a graph of %d nodes at line %d: %.3g ms a call, %.3g ms in CPython%s", e->nnode,
          e->line, (double)w->plan, (double)w->eager, left ? ": left to it" : "");
 }
 
-bool mg_whole_leaves(MgEntry *e, bool unseen) {
-  MgWhole *w = &e->whole;
+bool mg_whole_leaves(MgEntry *e, MgExecAt *at, bool unseen) {
+  MgWhole *w = whole_of(e, at);
   switch ((MgWholePhase)w->phase) {
   case WHOLE_count:
-    if (!w->runs && !whole_applies(e)) w->phase = WHOLE_kept;
-    else if (++w->runs > MG_TUNE_WHOLE_FIRST) {
-      w->phase = WHOLE_timed;
-      w->runs = 0;
-      w->plan = w->eager = 1e30f;
-    }
+    if (w->runs < MG_TUNE_WHOLE_FIRST) w->runs++;
+    else if (whole_applies(e, at)) whole_begin(e, w);
+    else w->phase = WHOLE_kept;
     return false;
   case WHOLE_timed: return w->runs & 1;
   case WHOLE_left:
-    if (unseen) whole_burst(e);
+    if (unseen && !at) whole_burst(e);
     return true;
   case WHOLE_weighed:
   case WHOLE_kept: break;
@@ -60,19 +80,25 @@ bool mg_whole_leaves(MgEntry *e, bool unseen) {
   return false;
 }
 
-void mg_whole_note(MgEntry *e, bool eager, double ms) {
-  MgWhole *w = &e->whole;
-  if (w->phase == WHOLE_weighed) { /* the run has noted both */
-    w->plan += e->exec->weighed[0];
-    w->eager += e->exec->weighed[1];
-    whole_decide(e, 1.0f); /* op by op backward takes a bit more than eager's */
+bool mg_whole_times(const MgEntry *e, const MgExecAt *at) {
+  const MgWhole *w = at ? &at->whole : &e->whole;
+  return w->phase == WHOLE_timed || w->phase == WHOLE_weighed;
+}
+
+void mg_whole_note(MgEntry *e, MgExecAt *at, bool eager, double ms) {
+  MgWhole *w = whole_of(e, at);
+  MgExec *x = whole_exec(e, at);
+  if (w->phase == WHOLE_weighed && x) { /* the run has noted both */
+    w->plan += x->weighed[0];
+    w->eager += x->weighed[1];
+    whole_decide(e, w, 1.0f); /* op by op backward takes a bit more than eager's */
     return;
   }
   if (w->phase != WHOLE_timed) return;
   float *best = eager ? &w->eager : &w->plan;
   if ((float)ms < *best) *best = (float)ms;
-  if (ms > MG_TUNE_WHOLE_LONGEST) w->phase = WHOLE_kept;
+  if (ms > MG_TUNE_WHOLE_LONGEST) whole_end(e, w, WHOLE_kept);
   else if (++w->runs < 2 * MG_TUNE_WHOLE_TIMED) return;
-  else if (e->exec->grad) w->phase = WHOLE_weighed, e->exec->weigh = true;
-  else whole_decide(e, MG_TUNE_WHOLE_BETTER);
+  else if (x && x->grad) w->phase = WHOLE_weighed, x->weigh = true;
+  else whole_decide(e, w, MG_TUNE_WHOLE_BETTER);
 }

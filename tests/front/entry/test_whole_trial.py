@@ -158,3 +158,60 @@ def test_backward_runs_twice_and_is_differentiated_after_a_trial():
     fast = magneto.compile(lambda x: x.tanh())
     _calls(fast, x)
     assert torch.autograd.gradgradcheck(fast, x)
+
+
+def test_each_size_of_a_graph_with_symbols_is_judged():
+    fast = magneto.compile(_tiny, dynamic=True)
+    x, y = torch.randn(10, requires_grad=True), torch.randn(11, requires_grad=True)
+    fast(x), fast(y)
+    assert _magneto.stats()["entries"] == 1
+    assert not _is_compiled(_calls(fast, x))
+    assert _is_compiled(fast(y))
+    with trials_take(compiled=1, eager=2):
+        assert _is_compiled(_calls(fast, y))
+    assert not _is_compiled(fast(x))
+
+
+def test_a_graph_with_symbols_without_gradients_is_left():
+    fast = magneto.compile(_tiny, dynamic=True)
+    _calls(fast, torch.randn(10))
+    assert _magneto.stats()["left"] == 1
+    assert torch.equal(fast(torch.ones(12)), torch.ones(12))
+
+
+def test_a_graph_whose_sizes_depend_on_data_is_left():
+    def f(i):
+        return torch.bincount(i)
+
+    fast = magneto.compile(f)
+    i = torch.tensor([1, 4, 1])
+    assert torch.equal(_calls(fast, i), torch.tensor([0, 2, 0, 0, 1]))
+    assert _magneto.stats()["left"] == 1
+
+
+def test_the_time_of_a_plan_has_its_guards():
+    """A list of many numbers, each of them guarded, beside an op of a microsecond."""
+    _magneto.feed_trials()
+    values = list(range(20_000))
+
+    def f(x, values):
+        return x.relu() if values[-1] else sum(values)
+
+    x = torch.randn(10)
+    fast = magneto.compile(f)
+    _calls(fast, x, values)
+    assert _magneto.stats()["left"] == 1
+
+
+def test_what_stands_for_a_function_in_c_is_not_called_once_it_is_left():
+    """A Python function is compiled in the place of one in C, which CPython then calls itself."""
+    called = []
+
+    def in_c(x):
+        called.append(x)
+        return x.relu()
+
+    fast = _magneto.Callable(_tiny, plain=in_c)
+    x = torch.randn(10)
+    _calls(fast, x)
+    assert called and torch.equal(fast(x), x.relu())
