@@ -68,6 +68,7 @@ typedef struct MgRec {
   bool again;    /* what the recording met has changed meanwhile (a lazy module), or how to guard it is known
                     now: record again */
   bool need_fx;  /* tensors that wrap others were met: record again with a torch-level graph */
+  bool own_fx;   /* it has one, which is no custom backend's */
   bool unrolls;  /* the rest of a loop that began before is recorded (older_iterators.h) */
   PyObject *ids; /* dict: what id() gave of objects made here, and which of the two a snapshot has met (True:
                     the number, False: the object) */

@@ -175,12 +175,29 @@ static int backend_compile(MgExec *e, MgRec *r, PyObject *backend, PyObject *gm,
   return backend_check(e, r, backend, gm, sizes) ? -1 : backend_share(e, gm, examples, sizes);
 }
 
-int mg_exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg) {
+/* Are all tensors of the torch-level graph plain ones, although some that wrap others were met?  Then
+ * functions of their classes computed with what they wrap, and the graph of ATen says the same. */
+static bool backend_is_plain(const MgRec *r, const uint32_t *index, uint32_t n) {
+  const MgCapture *cap = r->cap;
+  uint32_t outer = 0;
+  if (!r->own_fx || cap->sizes.nsrc || cap->jagged || cap->transformed || cap->loops || cap->function)
+    return false;
+  for (uint32_t i = 0; i < cap->ninput; i++) outer += cap->input[i].outer;
+  for (uint32_t i = 0; i < n; i++)
+    if (index[i] & MG_FX_SYMBOL || cap->input[index[i]].outer) return false;
+  return cap->wrapper_val.n == outer; /* others were made inside */
+}
+
+int mg_exec_build_backend(MgExec *e, MgRec *r, const MgConfig *cfg, bool autograd) {
   uint32_t *index = NULL, n = 0;
   PyObject *examples = NULL, *sizes = NULL, *gm = mg_fx_module(r, &index, &n);
   int rc = -1;
   if (!gm) goto done;
   if (cfg->explained) Py_XSETREF(r->shown, Py_NewRef(gm));
+  if (!autograd && backend_is_plain(r, index, n)) {
+    rc = 1;
+    goto done;
+  }
   e->callable_grad = mg_fx_called_grad(r->cap);
   if (backend_take_inputs(e, r, index, n, &examples) || !(sizes = backend_symbols(r, index, n))) goto done;
   int shared = backend_find_shared(e, r, gm, examples, sizes);

@@ -246,9 +246,11 @@ static int exec_build(MgExec *e, MgRec *r, const MgConfig *cfg, const MgSnapshot
   if (!mention && !data) g->x->nsym = 0; /* nothing uses them */
   if (exec_is_idle(g) && !(cfg->backend && mg_fx_calls(r->cap))) return 0;
   if (cfg->backend && (g->nnode > 1 || (r->cap->wrappers && mg_fx_calls(r->cap)))) {
-    if (mg_exec_build_backend(e, r, cfg)) return -1;
-    e->no_autocast &= mg_fx_is_aten(r->cap);
-    return 0;
+    int rc = mg_exec_build_backend(e, r, cfg, exec_needs_autograd(e, r));
+    if (rc <= 0) {
+      e->no_autocast &= mg_fx_is_aten(r->cap);
+      return rc;
+    }
   }
   if (cfg->explained && !r->want_fx && g->nnode > 1 && !(r->shown = mg_fx_explain(r))) return -1;
   return exec_build_aten(e, r, cfg, data, whole);

@@ -63,6 +63,7 @@ static void attempt_rec(Segment *s, Attempt *a) {
                    .stopped = mg_segment_stopped,
                    .stopped_arg = s};
   a->rec.want_fx = a->rec.cfg->backend != NULL;
+  a->rec.own_fx = s->need_fx;
 }
 
 /* -1 with an exception. */

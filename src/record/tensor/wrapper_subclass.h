@@ -3,7 +3,8 @@
  * made of stand-ins of its inner tensors.  Its __torch_dispatch__ runs while recording, which tells what
  * comes out of an op (that of the program is recorded, and must have no side effects); the torch-level graph
  * has the op itself, between the outer tensors, and runs it with the program's own: autograd included.
- * Segments with such tensors therefore always have a torch-level graph. */
+ * Segments with such tensors therefore always have a torch-level graph; it does not run where none of its ops
+ * has such a tensor (exec_backend.c). */
 #ifndef MG_WRAPPER_SUBCLASS_H
 #define MG_WRAPPER_SUBCLASS_H
 #include "entry/guard/source_kinds.h"

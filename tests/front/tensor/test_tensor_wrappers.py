@@ -700,3 +700,96 @@ def test_batches_of_autograds_own_vmap():
     want = run(hook)
     torch.testing.assert_close(run(magneto.compile(hook)), want)
     torch.testing.assert_close(magneto.compile(run)(hook), want)
+
+
+class ScaledBytes(torch.Tensor):
+    """Bytes and a scale for each row, as libraries for quantization keep weights: a function of its class computes with these."""
+
+    @staticmethod
+    def __new__(cls, data, scale):
+        return torch.Tensor._make_wrapper_subclass(cls, data.shape, dtype=scale.dtype)
+
+    def __init__(self, data, scale):
+        self.data_, self.scale = data, scale
+
+    def __tensor_flatten__(self):
+        return ["data_", "scale"], {}
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, size, stride):
+        return ScaledBytes(inner["data_"], inner["scale"])
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is F.linear:
+            x, w = args[:2]
+            return x @ w.data_.to(x.dtype).t() * w.scale
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.detach.default:
+            return ScaledBytes(args[0].data_, args[0].scale)
+        raise NotImplementedError(str(func))
+
+
+def _scaled_bytes(rows, columns):
+    data = torch.randint(-100, 100, (rows, columns), dtype=torch.int8)
+    return ScaledBytes(data, torch.rand(rows) + 0.5)
+
+
+def _operators(fn, *args) -> set[str]:
+    with torch.profiler.profile() as p:
+        fn(*args)
+    return {e.name for e in p.events()}
+
+
+def test_graphs_of_what_is_wrapped_are_compiled():
+    """A graph in which no tensor wraps others has fused kernels, as any other has."""
+    w, v, x = _scaled_bytes(8, 6), _scaled_bytes(8, 6), torch.randn(3, 6)
+
+    def f(x, w):
+        return F.linear(x, w).relu() + 1
+
+    fast = magneto.compile(f, fullgraph=True)
+    assert_same(fast(x, w), f(x, w))
+    assert_same(fast(x, v), f(x, v))
+    w.data_.fill_(3)
+    assert_same(fast(x, w), f(x, w))
+    assert {"aten::relu", "aten::mul"} <= _operators(f, x, w)
+    assert not {"aten::relu", "aten::mul"} & _operators(fast, x, w)
+
+
+def test_a_parameter_that_wraps_others_and_a_bias_with_a_gradient():
+    w, b, x = (
+        torch.nn.Parameter(_scaled_bytes(8, 6), False),
+        torch.randn(8, requires_grad=True),
+        torch.randn(3, 6),
+    )
+
+    def f(x, w, b):
+        return (F.linear(x, w) + b).relu()
+
+    fast = magneto.compile(f)
+    for grad in False, True:
+        with torch.set_grad_enabled(grad):
+            got, want = fast(x, w, b), f(x, w, b)
+        assert_same(got, want)
+    (g,) = torch.autograd.grad(got.sum(), b)
+    assert_same(g, torch.autograd.grad(want.sum(), b)[0])
+
+
+def test_results_that_wrap_others_are_made_as_before():
+    w, x = _scaled_bytes(8, 6), torch.randn(3, 6)
+
+    def f(x, w):
+        return F.linear(x, w) + 1, ScaledBytes(w.data_ + 1, w.scale * 2)
+
+    got, want = magneto.compile(f)(x, w), f(x, w)
+    assert_same(got[0], want[0])
+    assert (
+        type(got[1]) is ScaledBytes
+        and torch.equal(got[1].data_, want[1].data_)
+        and torch.equal(got[1].scale, want[1].scale)
+    )
