@@ -140,3 +140,9 @@ bool mg_finalizer_attr(PyObject *o, PyObject *name) {
   else if ((dict = _PyObject_GetDictPtr(o)) && *dict) v = PyDict_GetItemWithError(*dict, name);
   return v && mg_finalizer_reached(v);
 }
+
+bool mg_finalizer_first(PyObject *deque) {
+  PyObject *first = Py_SIZE(deque) ? PySequence_GetItem(deque, 0) : NULL;
+  Py_XDECREF(first); /* the deque keeps it */
+  return first && mg_finalizer_reached(first);
+}

@@ -34,4 +34,5 @@ bool mg_finalizer_reached(PyObject *o);
 /* What the guards ask: a slot that is overwritten, an attribute. */
 bool mg_finalizer_slot(PyObject *o);
 bool mg_finalizer_attr(PyObject *o, PyObject *name);
+bool mg_finalizer_first(PyObject *deque); /* the item that a full deque drops for the next one */
 #endif

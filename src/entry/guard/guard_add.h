@@ -12,6 +12,10 @@
 #include "entry/guard/guard_set.h"
 #include "entry/guard/source_kinds.h"
 
+/* Instead of a length, in GK_deque: any, where the first item of a deque with a limit runs no code at its
+ * end. */
+enum { MG_DEQUE_ANY = -1 };
+
 /* A new set for a recording that starts now; reads the torch state.  NULL with an exception. */
 MgGuards *mg_guards_new(PyObject *slot_names);
 bool mg_guard_is_callback(PyObject *f); /* is it what a guard set's weak references call? */

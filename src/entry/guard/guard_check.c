@@ -124,10 +124,11 @@ static bool guard_set_equal(PyObject *set, PyObject *want) {
 }
 
 static bool guard_deque_kind(PyObject *v, PyObject *max, Py_ssize_t n) {
-  if (Py_TYPE(v) != mg_torch.deque || Py_SIZE(v) != n) return false;
+  if (Py_TYPE(v) != mg_torch.deque || (n != MG_DEQUE_ANY && Py_SIZE(v) != n)) return false;
   PyObject *now = PyObject_GetAttrString(v, "maxlen");
   bool same = now && mg_guard_same_const(now, max);
   Py_XDECREF(now);
+  if (same && n == MG_DEQUE_ANY && max != Py_None) same = !mg_finalizer_first(v);
   mg_clear_as_no();
   return same;
 }

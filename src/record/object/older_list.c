@@ -1,14 +1,16 @@
-/* Lists that are older than the recording.
- * In: a list (or an instance of a class over one) met for the first time.  Out: a copy of it, whose items are
- * wrapped as well.
- * One that is loaded only to be appended to is lazy: its copy has what was appended, and the items before it
- * are neither wrapped nor guarded, so that the list may be a longer one in each run.  Whatever else is done
- * with it puts them there first. */
+/* Lists and deques that are older than the recording.
+ * In: a list (or an instance of a class over one), or a deque, met for the first time.  Out: a copy of it,
+ * whose items are wrapped as well. One that is loaded only to be appended to is lazy: its copy has what was
+ * appended, and the items before it are neither wrapped nor guarded, so that the list may be a longer one in
+ * each run.  Whatever else is done with it puts them there first.  A full deque drops an item for each that
+ * comes: that the first one runs no code then is guarded, so only one is appended. */
+#include "entry/guard/finalizer_walk.h"
 #include "entry/guard/guard_add.h"
 #include "entry/guard/guard_set.h"
 #include "entry/guard/source.h"
 #include "host/python/decode.h"
 #include "host/python/hook_mode.h"
+#include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "record/core/identity.h"
 #include "record/core/loop.h"
@@ -20,7 +22,8 @@ static bool olderlist_appended(const MgLoop *l, const MgInstr *in) {
 }
 
 bool mg_olderlist_lazy(PyObject *seen) {
-  if (!PyList_CheckExact(seen) || !mg_rec || !mg_rec->ident->nlazy) return false;
+  bool kind = PyList_CheckExact(seen) || Py_TYPE(seen) == mg_torch.deque;
+  if (!kind || !mg_rec || !mg_rec->ident->nlazy) return false;
   const MgOlder *e = mg_older(seen);
   return e && e->read;
 }
@@ -50,6 +53,41 @@ static int olderlist_copy(uint32_t at) {
   return rc;
 }
 
+/* The same for a deque. */
+static int olderdeque_copy(uint32_t at, PyObject *max) {
+  MgIdent *d = mg_rec->ident;
+  PyObject *v = d->v[at].orig, *c = d->v[at].seen, *was = PySequence_Tuple(v), *tail = PySequence_Tuple(c),
+           *r;
+  SrcRef src = d->v[at].src;
+  int rc = was && tail && (r = PyObject_CallMethodNoArgs(c, mg_names.clear)) ? (Py_DECREF(r), 0) : -1;
+  if (!rc && src) mg_guard_add(mg_rec->guards, GK_deque, src, max, Py_SIZE(v));
+  else if (!rc) mg_guard_pinned(mg_rec->guards, GK_deque_is, v, was);
+  for (Py_ssize_t i = 0; !rc && i < PyTuple_GET_SIZE(was); i++) {
+    SrcRef of = src ? mg_source(mg_rec->guards, SRC_item, src, (int32_t)i, NULL) : 0;
+    PyObject *w = mg_wrap(PyTuple_GET_ITEM(was, i), of);
+    r = w ? PyObject_CallMethodOneArg(c, mg_names.append, w) : NULL;
+    rc = r ? 0 : -1;
+    Py_XDECREF(w);
+    Py_XDECREF(r);
+  }
+  if (!rc && !(d->v[at].pristine = PySequence_Tuple(c))) rc = -1;
+  for (Py_ssize_t i = 0; !rc && i < PyTuple_GET_SIZE(tail); i++) {
+    r = PyObject_CallMethodOneArg(c, mg_names.append, PyTuple_GET_ITEM(tail, i));
+    rc = r ? 0 : -1;
+    Py_XDECREF(r);
+  }
+  Py_XDECREF(was);
+  Py_XDECREF(tail);
+  return rc;
+}
+
+static int olderdeque_fill(uint32_t at) {
+  PyObject *max = PyObject_GetAttrString(mg_rec->ident->v[at].orig, "maxlen");
+  int rc = max ? olderdeque_copy(at, max) : -1;
+  Py_XDECREF(max);
+  return rc;
+}
+
 static int olderlist_fill(PyObject *seen) {
   MgIdent *d = mg_rec->ident;
   MgOlder *e = mg_older(seen);
@@ -57,7 +95,8 @@ static int olderlist_fill(PyObject *seen) {
   Py_CLEAR(e->pristine);
   d->nlazy--;
   d->depth++;
-  int rc = olderlist_copy((uint32_t)(e - d->v));
+  uint32_t at = (uint32_t)(e - d->v);
+  int rc = PyList_CheckExact(seen) ? olderlist_copy(at) : olderdeque_fill(at);
   d->depth--;
   return rc;
 }
@@ -79,13 +118,36 @@ done:
   return result;
 }
 
+/* Its length limit never changes, but another deque may come along the same way. */
+PyObject *mg_olderdeque_wrap(PyObject *v, SrcRef src) {
+  MgIdent *d = mg_rec->ident;
+  MgGuards *g = mg_rec->guards;
+  PyObject *max = PyObject_GetAttrString(v, "maxlen"), *result = NULL;
+  PyObject *c = max ? PyObject_CallFunction((PyObject *)mg_torch.deque, "()O", max) : NULL;
+  uint32_t at = d->n;
+  if (!c || mg_older_add(v, c, src, OLDER_deque)) goto done;
+  if (mg_older_loads_for(d->depth - 1, olderlist_appended) && !(max != Py_None && mg_finalizer_first(v))) {
+    SrcRef of = src ? src : mg_source(g, SRC_pinned, 0, 0, v);
+    if (src || max != Py_None) mg_guard_add(g, GK_deque, of, max, MG_DEQUE_ANY);
+    d->v[at].read = Py_NewRef(Py_None);
+    d->v[at].loaded_by = mg_rec->top;
+    d->nlazy++;
+    if ((d->v[at].pristine = PyTuple_New(0))) result = Py_NewRef(c);
+  } else if (!olderdeque_copy(at, max)) result = Py_NewRef(c);
+done:
+  Py_XDECREF(max);
+  Py_XDECREF(c);
+  return result;
+}
+
 int mg_older_fill(PyObject *seen) {
   return mg_olderlist_lazy(seen) ? olderlist_fill(seen) : mg_olderdict_fill(seen);
 }
 
 int mg_older_look(PyObject *seen) {
   if (!mg_olderlist_lazy(seen)) return mg_olderdict_look(seen);
-  return mg_older_loads_for(mg_rec->ident->depth, olderlist_appended) ? 0 : olderlist_fill(seen);
+  bool one_more = PyList_CheckExact(seen) || !Py_SIZE(seen);
+  return one_more && mg_older_loads_for(mg_rec->ident->depth, olderlist_appended) ? 0 : olderlist_fill(seen);
 }
 
 int mg_older_fill_others(PyObject *seen, uint32_t from) {

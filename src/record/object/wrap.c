@@ -187,30 +187,6 @@ fail:
   return same;
 }
 
-/* Exactly deque: its length limit never changes, but another deque may come along the same way. */
-static PyObject *wrap_deque(PyObject *v, SrcRef src) {
-  MgIdent *d = mg_rec->ident;
-  PyObject *max = PyObject_GetAttrString(v, "maxlen"), *was = PySequence_Tuple(v), *c = NULL, *result = NULL;
-  uint32_t at = d->n;
-  if (max && was) c = PyObject_CallFunction((PyObject *)mg_torch.deque, "()O", max);
-  if (!c || mg_older_add(v, c, src, OLDER_deque)) goto done;
-  if (src) mg_guard_add(mg_ident_guards(), GK_deque, src, max, Py_SIZE(v));
-  else mg_guard_pinned(mg_ident_guards(), GK_deque_is, v, was);
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(was); i++) {
-    PyObject *w = mg_wrap(PyTuple_GET_ITEM(was, i), ident_sub(SRC_item, src, (int32_t)i, NULL));
-    PyObject *r = w ? PyObject_CallMethodOneArg(c, mg_names.append, w) : NULL;
-    Py_XDECREF(w);
-    Py_XDECREF(r);
-    if (!r) goto done;
-  }
-  if ((d->v[at].pristine = PySequence_Tuple(c))) result = Py_NewRef(c);
-done:
-  Py_XDECREF(max);
-  Py_XDECREF(was);
-  Py_XDECREF(c);
-  return result;
-}
-
 static PyObject *wrap_cell(PyObject *v, SrcRef src) {
   MgIdent *d = mg_rec->ident;
   PyObject *x = PyCell_GET(v), *c = PyCell_New(NULL);
@@ -409,7 +385,7 @@ static PyObject *wrap_new(PyObject *v, SrcRef src) {
   }
   if (PyDict_Check(v) && ident_can_copy(t)) return mg_olderdict_wrap(v, src);
   if (PySet_Check(v) && ident_can_copy(t)) return wrap_set(v, src);
-  if (t == mg_torch.deque) return wrap_deque(v, src);
+  if (t == mg_torch.deque) return mg_olderdeque_wrap(v, src);
   if (mg_nd_is(v)) {
     PyObject *a = mg_array_wrap(v, src);
     if (a || PyErr_Occurred()) return a;

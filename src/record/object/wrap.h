@@ -57,9 +57,10 @@ PyObject *mg_olderdict_get(PyObject *seen, PyObject *key);
 /* 0, 1; -1 with an exception; MG_ASK_PYTHON: the dict is not lazy any more. */
 int mg_olderdict_contains(PyObject *seen, PyObject *key);
 
-/* ---- lists (older_list.c) ---- */
-PyObject *mg_olderlist_wrap(PyObject *v, SrcRef src); /* mg_wrap for a list that is met for the first time */
-/* Is it a list that was only appended to?  Its copy has what was appended; the
+/* ---- lists and deques (older_list.c) ---- */
+PyObject *mg_olderlist_wrap(PyObject *v, SrcRef src);  /* mg_wrap for a list that is met for the first time */
+PyObject *mg_olderdeque_wrap(PyObject *v, SrcRef src); /* the same for a deque */
+/* Is it a list or deque that was only appended to?  Its copy has what was appended; the
  * items before it are unknown. */
 bool mg_olderlist_lazy(PyObject *seen);
 

@@ -104,6 +104,14 @@ static bool snap_content_changed(const MgOlder *e) {
   return e->kind == OLDER_set && PyObject_RichCompareBool(e->seen, e->pristine, Py_EQ) != 1;
 }
 
+/* What was appended: items that were there at first are none of the segment's business. */
+static bool snap_append(MgBuilder *b, const MgOlder *e, uint32_t t) {
+  PyObject *items = PySequence_List(e->seen);
+  if (!items || PyList_Append(b->keep, items)) return false;
+  Py_DECREF(items);
+  return mg_snap_emit_over(b, SN_extend, NULL, t, &items, 1) != SNAP_FAIL;
+}
+
 /* The whole new content of a container; t is the older object itself. */
 static bool snap_write_content(MgBuilder *b, const MgOlder *e, uint32_t t) {
   PyObject *items, *x;
@@ -112,12 +120,7 @@ static bool snap_write_content(MgBuilder *b, const MgOlder *e, uint32_t t) {
     x = PyCell_GET(e->seen);
     return mg_snap_emit_over(b, SN_set_cell, NULL, t, &x, x != NULL) != SNAP_FAIL;
   case OLDER_list:
-    if (mg_olderlist_lazy(e->seen)) { /* items that it had at first are none of the segment's business */
-      items = PyList_GetSlice(e->seen, 0, PY_SSIZE_T_MAX);
-      if (!items || PyList_Append(b->keep, items)) return false;
-      Py_DECREF(items);
-      return mg_snap_emit_over(b, SN_extend, NULL, t, &items, 1) != SNAP_FAIL;
-    }
+    if (mg_olderlist_lazy(e->seen)) return snap_append(b, e, t);
     return mg_snap_emit_over(b, SN_fill_list, NULL, t, ((PyListObject *)e->seen)->ob_item,
                              Py_SIZE(e->seen)) != SNAP_FAIL;
   case OLDER_dict:
@@ -125,6 +128,7 @@ static bool snap_write_content(MgBuilder *b, const MgOlder *e, uint32_t t) {
     return items && mg_snap_emit_over(b, SN_fill_dict, NULL, t, &PyTuple_GET_ITEM(items, 0),
                                       PyTuple_GET_SIZE(items)) != SNAP_FAIL;
   case OLDER_deque:
+    if (mg_olderlist_lazy(e->seen)) return snap_append(b, e, t);
     items = PySequence_Tuple(e->seen);
     if (!items || PyList_Append(b->keep, items)) return false;
     Py_DECREF(items);
