@@ -34,6 +34,7 @@ typedef struct MgSymSizes { /* of one recording */
   MgMap node;       /* expression that depends on data + 2 -> index into cap->syms of its number */
   MgSizeFact *fact; /* what was checked or taken for granted; malloc'ed */
   uint32_t nfact, cap_fact;
+  const int64_t *trial; /* the symbols' values while a guess about sizes is tried; NULL: none is */
   const int64_t *probe; /* the symbols' values while a meta kernel is tried; NULL: none is */
   bool second;          /* it is the second try */
   bool inputs;          /* the tries are about sizes of inputs, none of which is settled by them */

@@ -1,6 +1,7 @@
 /* See the header.  In: numbers out of tensors, ops whose results have as many rows as their data
  * say.  Out: symbols, results. */
 #include "record/symbolic/unbacked.h"
+#include "ir/infer/infer.h"
 #include <stdlib.h>
 #include <string.h>
 #include "entry/launch/config.h"
@@ -249,6 +250,13 @@ static bool data_range_large(MgCapture *cap, SymRef a, SymRef b, int64_t *lo, in
   return known;
 }
 
+/* The sign of a - b at the values that are tried. */
+static int data_tried(const MgCapture *cap, SymRef a, SymRef b) {
+  int64_t p = mg_sym_eval(cap->rec->x, a, cap->sizes.trial),
+          q = mg_sym_eval(cap->rec->x, b, cap->sizes.trial);
+  return p < q ? -1 : p > q;
+}
+
 /* The sign of a - b; 0: its range does not tell. */
 static int data_sign(MgCapture *cap, SymRef a, SymRef b) {
   int64_t lo, hi;
@@ -260,6 +268,7 @@ static int data_sign(MgCapture *cap, SymRef a, SymRef b) {
 }
 
 int mg_symdata_compare(MgCapture *cap, SymRef a, SymRef b) {
+  if (cap->sizes.trial) return data_tried(cap, a, b);
   if (mg_symdata_fact(cap, CALC_lt, a, b) == 1) return -1;
   if (mg_symdata_fact(cap, CALC_gt, a, b) == 1) return 1;
   int sign = data_sign(cap, a, b);
@@ -272,6 +281,7 @@ int mg_symdata_compare(MgCapture *cap, SymRef a, SymRef b) {
 /* What has to be equal is. */
 bool mg_symdata_equal(MgCapture *cap, SymRef a, SymRef b) {
   int64_t v;
+  if (cap->sizes.trial) return !data_tried(cap, a, b);
   int fact = mg_symdata_fact(cap, CALC_eq, a, b);
   if (fact >= 0) return fact;
   if (data_sign(cap, a, b)) return false;
@@ -302,11 +312,72 @@ static bool data_wrote_before(MgCapture *cap, NodeRef n) {
   return s->lasts;
 }
 
+/* Is the result laid out as the graph has it where these are the values of the symbols?  Strides of an empty
+ * one address nothing. */
+static bool data_same_layout(const MgRec *r, ValRef a, ValRef b, const int64_t *at) {
+  const MgVal *t = mg_val(r->g, a), *u = mg_val(r->g, b);
+  bool same = t->ndim == u->ndim && t->dtype == u->dtype &&
+              mg_sym_eval(r->x, t->offset, at) == mg_sym_eval(r->x, u->offset, at);
+  bool empty = false;
+  for (int i = 0; same && i < t->ndim; i++) {
+    int64_t size = mg_sym_eval(r->x, t->size[i], at);
+    same = size == mg_sym_eval(r->x, u->size[i], at);
+    empty |= !size;
+  }
+  for (int i = 0; same && !empty && i < t->ndim; i++)
+    same = mg_sym_eval(r->x, t->stride[i], at) == mg_sym_eval(r->x, u->stride[i], at);
+  return same;
+}
+
+/* Inference once more, with these values of the symbols: does it agree with the graph? */
+static bool data_holds_at(MgCapture *cap, NodeRef n, const int64_t *at) {
+  enum { MOST = 8 };
+  MgRec *r = cap->rec;
+  MgNode *node = mg_node(r->g, n);
+  const MgNode was = *node;
+  ValRef out[MOST] = {0};
+  uint32_t nval = r->g->nval;
+  if (node->nout > MOST) return false;
+  cap->sizes.trial = at;
+  node->out = out;
+  bool same = mg_infer(r->g, n) == MG_OK && !r->abort;
+  node = mg_node(r->g, n);
+  cap->sizes.trial = NULL;
+  for (int i = 0; same && i < was.nout; i++)
+    same = !was.out[i] == !out[i] && (!out[i] || data_same_layout(r, was.out[i], out[i], at));
+  node->out = was.out;
+  node->nout = was.nout;
+  r->g->nval = nval;
+  return same;
+}
+
+/* Does what was guessed make no difference?  Sizes were taken for others than 0 and 1: one after the other is
+ * tried as these, while the others are larger and differ. */
+static bool data_guess_is_safe(MgCapture *cap, NodeRef n) {
+  MgRec *r = cap->rec;
+  MgSymSizes *s = &cap->sizes;
+  int64_t *at = mg_new(r->ctx, int64_t, r->x->nsym + 1);
+  bool safe = at != NULL;
+  for (uint32_t i = 0; safe && i < s->nsrc; i++) {
+    for (uint32_t k = 0; k < r->x->nsym; k++) at[k] = r->x->sym[k].hint;
+    for (uint32_t k = 0; k < s->nsrc; k++)
+      if (s->of[k].val) at[mg_expr(r->x, s->ref[k])->u.i] = 101 + 2 * k;
+    uint32_t tried = (uint32_t)mg_expr(r->x, s->ref[i])->u.i;
+    for (int64_t v = 0; v < 2 && safe && s->of[i].val; v++) {
+      at[tried] = v;
+      safe = r->x->sym[tried].lo > v || data_holds_at(cap, n, at);
+    }
+  }
+  if (!r->abort) r->ctx->rc = MG_OK;
+  return safe;
+}
+
 int mg_symdata_note_guess(MgCapture *cap, NodeRef n) {
   MgRec *r = cap->rec;
   MgNode *node = mg_node(r->g, n);
   node->guessed = cap->sizes.guessed;
   if (!node->guessed || r->want_fx || !r->cfg || r->cfg->fullgraph || !data_wrote_before(cap, n)) return 0;
+  if (data_guess_is_safe(cap, n)) return mg_node(r->g, n)->guessed = false, 0;
   mg_rec_break(BK_data_dependent, "a size that depends on data may be 1 in %s, after a write",
                node->op->full);
   return -1;

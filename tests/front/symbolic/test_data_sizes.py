@@ -287,6 +287,30 @@ def test_writes_before_a_wrong_guess():
         check(f, g, (R(3), m, ones(0, 1, 1)))
 
 
+def rows_added(x, m, n, w):
+    for mask in (m, n):
+        k, row = torch.where(mask)
+        x.index_add_(0, row, w[row] * w.T[k, row, None])
+    return x * 2
+
+
+def rows_of_two_masks(x, m, n, w):
+    x.add_(1)
+    return w[m.any(0)] * w[n.any(0)]
+
+
+@pytest.mark.parametrize("f, breaks", [(rows_added, 0), (rows_of_two_masks, 1)], ids=["sure", "guessed"])
+def test_guesses_after_a_write_are_taken_where_all_sizes_give_the_same_layout(f, breaks):
+    g, w = magneto.compile(f), R(4, 4)
+    for i, rows in enumerate(((1, 1, 1, 0), (1, 0, 1, 1), (0, 0, 0, 0), (0, 1, 0, 0), (1, 1, 1, 1))):
+        m, n = ones(*rows).expand(4, 4).clone(), ones(1, 1, 1, 0).expand(4, 4).clone()
+        if f is rows_of_two_masks and sum(rows) not in (1, 3):
+            continue
+        check(f, g, (R(4, 4), m, n, w))
+        if not i:
+            assert counts().breaks == breaks
+
+
 def test_lists_of_changing_tensors():
     def f(n, v):
         a, b = n.tolist()
