@@ -222,7 +222,7 @@ static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlo
       continue;
     }
     if (op->kind == GK_iterator && dynfloat_add(known, mg_names.iterator)) return -1;
-    if (op->kind == GK_calc || op->kind == GK_iterator || op->kind == GK_value ||
+    if (op->kind == GK_calc || op->kind == GK_content || op->kind == GK_iterator || op->kind == GK_value ||
         (op->kind == GK_tensor && v && Py_TYPE(v) == op->u.facts->type))
       continue;
     if (op->kind != GK_equal) break; /* the rest may be found by other ways now */

@@ -13,6 +13,7 @@
 #include "entry/guard/guard_set.h"
 #include "entry/guard/overlap.h"
 #include "entry/guard/source.h"
+#include "entry/guard/tensor_contents.h"
 #include "host/python/iterators.h"
 #include "host/python/names.h"
 #include "host/python/pyframe.h"
@@ -266,6 +267,7 @@ bool mg_guard_op_holds(const MgGuards *g, const MgGuardOp *op, PyObject **vals, 
   case GK_getter: return guard_member_holds(v, op->o);
   case GK_value: return mg_guard_same_value(v, op->o);
   case GK_tensor: return mg_facts_hold(op->u.facts, v);
+  case GK_content: return mg_contents_hold(v, op->o);
   case GK_array: return mg_nd_facts_hold(op->u.array, v);
   case GK_flat: return mg_wrapper_holds(v, op->o);
   case GK_length: return Py_TYPE(v) == (PyTypeObject *)op->o && Py_SIZE(v) == op->u.i;

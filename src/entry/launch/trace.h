@@ -72,6 +72,7 @@ typedef struct MgCapInput { /* one older tensor that the recording met */
   SrcRef src;               /* where an entry finds it again; 0 when pinned */
   ValRef val;               /* its value at entry */
   bool pinned;              /* a constant kept alive by the entry */
+  bool known;               /* its numbers are guarded (tensor_contents.h) */
   bool scalar;              /* a float: src gives the number, real is a tensor of it (strong) */
   bool sized;               /* a scalar that is computed of sizes */
   bool array;               /* a NumPy array: src gives it, real is a tensor over its memory (strong) */

@@ -83,6 +83,7 @@ typedef struct MgBucket { /* the entries of one offset for one module instance *
   bool walks;              /* Python code around a break in a loop, executed as it is (interpreted_loops.h) */
   bool eager;              /* too many entries: frames go on in CPython from here */
   uint32_t misses;         /* while eager: looks in a row that found nothing */
+  uint8_t contents;        /* entries that guard numbers of tensors; those that guard several count twice */
   uint8_t denied;          /* MG_DENY_*: what cannot be recorded for this instance */
   uint8_t idle;            /* frames in a row that ran no op from here to their end */
   MgTrial trial;           /* of frames that start here */
@@ -118,8 +119,8 @@ MgBucket *mg_cache_bucket(MgSite *site, const MgSlots *s, bool create);
  * differs between them for that. */
 const MgMap *mg_cache_transient(const MgSite *site);
 /* What the code cannot go on with when it runs for one instance: sizes that are symbols, sizes that depend on
- * data, all that is left of a loop. */
-enum { MG_DENY_sizes = 1, MG_DENY_data = 2, MG_DENY_unroll = 4 };
+ * data, all that is left of a loop, numbers in small tensors. */
+enum { MG_DENY_sizes = 1, MG_DENY_data = 2, MG_DENY_unroll = 4, MG_DENY_contents = 8 };
 uint8_t mg_cache_denied(const MgCodeInfo *info, uint32_t config,
                         const MgSlots *s); /* at any offset, for the instance in s */
 void mg_cache_break_data(

@@ -3,6 +3,7 @@
  * In: calls on stand-ins.  Out: a graph break, or an answer that eager would give. */
 #include "record/call/tensor_methods.h"
 #include <string.h>
+#include "entry/guard/tensor_contents.h"
 #include "entry/guard/source.h"
 #include "entry/launch/break_reasons.h"
 #include "entry/launch/trace.h"
@@ -100,15 +101,44 @@ static bool standin_in_overloads(void) {
 static PyObject *standin_kind(PyObject *self, PyObject *unused) { return PyUnicode_FromString("Tensor"); }
 static PyMethodDef standin_kind_def = {"__str__", standin_kind, METH_NOARGS, NULL};
 
+/* number: what a 0-dim tensor holds. */
+static PyObject *standin_known_format(PyObject *number, PyObject *spec) {
+  return PyObject_Format(number, spec);
+}
+static PyMethodDef standin_known_format_def = {"__format__", standin_known_format, METH_O, NULL};
+
+/* The number of a 0-dim tensor of integers, guarded where it comes from outside; new.  NULL without an
+ * exception: it is not known. */
+static PyObject *standin_known_number(const MgStandInfo *info) {
+  const MgVal *v = mg_val(info->cap->rec->g, info->val);
+  PyObject *real = v->ndim ? NULL : mg_constval_contents(info->cap, info->val),
+           *all = real ? mg_contents_of(real) : NULL;
+  PyObject *x = all ? PyTuple_GET_ITEM(all, 0) : NULL;
+  PyObject *r = x && v->dtype == DT_bool ? PyBool_FromLong(PyObject_IsTrue(x)) : Py_XNewRef(x);
+  Py_XDECREF(all);
+  Py_XDECREF(real);
+  return r;
+}
+
 static PyObject *standin_break_get(PyObject *self, void *row) {
   const char *name = standin_breaking[(size_t)row].name;
   char what[64];
   MgStandInfo *info = mg_standin_info(self);
   if (info && info->cap && !strcmp(name, "tolist")) {
-    PyObject *real = mg_constval(info->cap, info->val);
-    if (real) return PyCFunction_New(&standin_known_tolist_def, real);
+    PyObject *real = Py_XNewRef(mg_constval(info->cap, info->val));
+    bool follows = mg_symvalue_can(info->cap, self); /* the numbers may never be asked for */
+    if (!real && !follows) real = mg_constval_contents(info->cap, info->val);
+    PyObject *known = real ? PyCFunction_New(&standin_known_tolist_def, real) : NULL;
+    Py_XDECREF(real);
+    if (known || PyErr_Occurred()) return known;
     mg_constval_unknown(info->cap, info->val);
-    if (mg_symvalue_can(info->cap, self)) return PyCFunction_New(&standin_tolist_def, self);
+    if (follows) return PyCFunction_New(&standin_tolist_def, self);
+  }
+  if (info && info->cap && !strcmp(name, "__format__")) {
+    PyObject *number = standin_known_number(info),
+             *f = number ? PyCFunction_New(&standin_known_format_def, number) : NULL;
+    Py_XDECREF(number);
+    if (f || PyErr_Occurred()) return f;
   }
   if ((!strcmp(name, "__str__") || !strcmp(name, "__repr__")) && standin_in_overloads())
     return PyCFunction_New(&standin_kind_def, self);

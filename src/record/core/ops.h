@@ -36,6 +36,7 @@ typedef struct MgRecOps {
                              PyObject *kwargs);
   PyObject *(*dispatch_emit)(MgCapture *cap, const MgFrontOp *fo, PyObject *args, const ValRef *like,
                              uint32_t n, bool grad);
+  PyObject *(*constval_contents)(MgCapture *cap, ValRef v);
   bool (*one_hot)(PyObject *x, PyObject *count, PyObject **r);
   bool (*recurrent_call)(PyObject *f, PyObject *const *arg, Py_ssize_t n, PyObject **r);
   /* record/fx */

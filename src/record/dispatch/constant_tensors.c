@@ -2,10 +2,14 @@
  * a few ops on small constants give (torch.div(12, 4)). */
 #include "record/dispatch/constant_tensors.h"
 #include <string.h>
+#include "entry/guard/guard_add.h"
+#include "entry/guard/tensor_contents.h"
 #include "entry/launch/graph_interp.h"
 #include "entry/launch/op_call.h"
 #include "entry/launch/trace.h"
+#include "host/python/hook_mode.h"
 #include "host/python/pyobject.h"
+#include "host/torch/function_stack.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
 #include "record/core/source_place.h"
@@ -26,7 +30,9 @@ PyObject *mg_constval(MgCapture *cap, ValRef v) {
   }
   for (uint32_t i = 0; v && i < cap->ninput; i++)
     if (cap->input[i].val == v)
-      return cap->input[i].pinned && !mg_graph_writes(g, g->val[v].storage) ? cap->input[i].real : NULL;
+      return (cap->input[i].pinned || cap->input[i].known) && !mg_graph_writes(g, g->val[v].storage)
+                 ? cap->input[i].real
+                 : NULL;
   return NULL;
 }
 
@@ -103,6 +109,82 @@ static bool constval_of_sizes(MgCapture *cap, ValRef v, int *budget, bool *sized
     if (i >= CONSTVAL_ARGS || (reads.v[i] && !constval_of_sizes(cap, reads.v[i], budget, sized)))
       return false;
   return true;
+}
+
+/* ---- small tensors of numbers from outside ---- */
+
+typedef struct Contents {
+  MgCapInput *input[CONSTVAL_ARGS];
+  PyObject *now[CONSTVAL_ARGS]; /* strong */
+  int n;
+} Contents;
+
+/* Appends the input v, if its numbers can be guarded. */
+static bool constval_take_input(MgCapture *cap, ValRef v, Contents *found) {
+  for (int i = 0; i < found->n; i++)
+    if (found->input[i]->val == v) return true;
+  for (uint32_t i = 0; i < cap->ninput; i++) {
+    MgCapInput *in = &cap->input[i];
+    if (in->val != v) continue;
+    bool may = in->src && in->real && !in->array && !in->scalar && !in->outer && found->n < CONSTVAL_ARGS &&
+               constval_small(cap->rec->g, v) && !mg_graph_writes(cap->rec->g, cap->rec->g->val[v].storage);
+    PyObject *now = may ? mg_contents_of(in->real) : NULL;
+    if (!now) return false;
+    found->input[found->n] = in;
+    found->now[found->n++] = now;
+    return true;
+  }
+  return false;
+}
+
+/* Is the value computed of constants and of small tensors of numbers alone?  Appends these to found. */
+static bool constval_of_contents(MgCapture *cap, ValRef v, int *budget, Contents *found) {
+  MgGraph *g = cap->rec->g;
+  Reads reads = {.n = 0};
+  if (!v || (*budget)-- <= 0) return false;
+  if (mg_constval(cap, v)) return true;
+  NodeRef def = g->val[v].def;
+  if (!def) return constval_take_input(cap, v, found);
+  if (!constval_pure(g, &g->node[def], v) || mg_symdata_reads(cap, def)) return false;
+  mg_node_each_tensor(&g->node[def], constval_read, &reads);
+  for (int i = 0; i < reads.n; i++)
+    if (i >= CONSTVAL_ARGS || (reads.v[i] && !constval_of_contents(cap, reads.v[i], budget, found)))
+      return false;
+  return true;
+}
+
+/* A context in which calls of torch are not recorded; to be left by mg_context_exit. */
+static PyObject *constval_dispatch_off(void) {
+  static PyObject *disable; /* torch._C._DisableTorchDispatch */
+  PyObject *c = disable ? NULL : mg_import("torch._C");
+  if (c) disable = PyObject_GetAttrString(c, "_DisableTorchDispatch");
+  Py_XDECREF(c);
+  return disable ? mg_context_enter(PyObject_CallNoArgs(disable)) : NULL;
+}
+
+static PyObject *constval_compute_aside(MgCapture *cap, ValRef v) {
+  int budget = MG_TUNE_CONSTANT_NODES;
+  MgPause pause = mg_rec_pause();
+  PyObject *functions = mg_fmodes_off(), *off = functions ? constval_dispatch_off() : NULL;
+  PyObject *r = off ? constval_compute(cap, v, &budget) : NULL;
+  if (off && mg_context_exit(off)) Py_CLEAR(r);
+  if (functions && mg_context_exit(functions)) Py_CLEAR(r);
+  mg_rec_resume(pause);
+  return r;
+}
+
+PyObject *mg_constval_contents(MgCapture *cap, ValRef v) {
+  MgRec *r = cap->rec;
+  Contents found = {.n = 0};
+  int budget = MG_TUNE_CONSTANT_NODES;
+  bool may = constval_of_contents(cap, v, &budget, &found);
+  if (found.n && (r->want_fx || mg_retry_denied(r, RETRY_contents))) may = false;
+  for (int i = 0; i < found.n; i++) {
+    if (may) mg_guard_add(r->guards, GK_content, found.input[i]->src, found.now[i], 0);
+    found.input[i]->known |= may;
+    Py_DECREF(found.now[i]);
+  }
+  return may ? constval_compute_aside(cap, v) : NULL;
 }
 
 void mg_constval_unknown(MgCapture *cap, ValRef v) {

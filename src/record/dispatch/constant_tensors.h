@@ -18,6 +18,9 @@ PyObject *mg_constval_call(MgCapture *cap, PyObject *func, PyObject *args);
 /* The arguments of aten::index with known masks turned into positions.  NULL without
  * exception: a mask is not known. */
 PyObject *mg_constval_index(MgCapture *cap, PyObject *args);
+/* A real tensor with the value of v, where that is computed of constants and of small tensors of integers
+ * from outside: their numbers are guarded.  New; NULL without an exception: it is not. */
+PyObject *mg_constval_contents(MgCapture *cap, ValRef v);
 /* The value of v, which is not known, is asked for: where it is computed of sizes alone,
  * cap->sizes.value_asked is set. */
 void mg_constval_unknown(MgCapture *cap, ValRef v);

@@ -6,6 +6,7 @@
 #include "record/core/identity.h"
 #include "record/core/ops.h"
 #include "record/core/recording.h"
+#include "record/dispatch/constant_tensors.h"
 #include "record/dispatch/dispatch.h"
 #include "record/dispatch/one_hot.h"
 #include "record/dispatch/recurrent.h"
@@ -32,6 +33,7 @@ const MgRecOps mg_ops = {
     .subclass_among = mg_subclass_among,
     .dispatch_call = mg_dispatch_call,
     .dispatch_emit = mg_dispatch_emit,
+    .constval_contents = mg_constval_contents,
     .one_hot = mg_one_hot,
     .recurrent_call = mg_recurrent_call,
     .fx_late_value = mg_fx_late_value,

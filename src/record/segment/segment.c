@@ -133,6 +133,7 @@ static int segment_keep(Segment *s, MgSegmentAt *d) {
     return 0;
   }
   MgEntry *e = s->entry;
+  mg_segment_retry_contents(s, bucket, e);
   bucket->denied |= mg_segment_retry_to_kept(s->denied);
   mg_segment_log(s, e);
   e->number = ++mg_stats.entries;

@@ -7,6 +7,8 @@
 #include "record/core/recording.h"
 #include "record/segment/segment_at.h"
 
+typedef struct MgBucket MgBucket;
+
 typedef struct MgEntry MgEntry;
 typedef struct MgGuardFail MgGuardFail;
 typedef struct MgInner MgInner;
@@ -105,6 +107,8 @@ int mg_segment_stopped(MgRec *r, MgLoop *innermost);
 bool mg_segment_retry_take(Segment *s, const MgRec *r, MgRetryWhen when);
 /* Denies the first row of the moment `next` that has failed and is not denied yet; false if there is none. */
 bool mg_segment_retry_next(Segment *s, MgRec *r);
+/* Counts the new entry of b; where tensors' numbers have changed often, later segments may not guard them. */
+void mg_segment_retry_contents(Segment *s, MgBucket *b, const MgEntry *e);
 /* Rows between the words of an attempt and of MgBucket. */
 uint32_t mg_segment_retry_from_kept(uint8_t kept);
 uint8_t mg_segment_retry_to_kept(uint32_t denied);

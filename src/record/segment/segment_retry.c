@@ -3,9 +3,12 @@
  * it. The order in which rows are looked at is the picture in retries.def. */
 #include "record/segment/segment_parts.h"
 #include "base/log.h"
+#include "entry/guard/tensor_contents.h"
+#include "entry/run/entry_cache.h"
 #include "host/python/code_info.h"
 #include "record/core/capture.h"
 #include "record/object/older_iterators.h"
+#include "tuning.h"
 
 static long retry_count[RETRY__COUNT]; /* how often each row fired, for tests */
 
@@ -22,7 +25,8 @@ static void retry_deny(Segment *s, const MgRec *r, MgRetryKind k) {
   s->denied |= 1u << k;
   if (k == RETRY_numbers) retry_learn(s, r);
   const MgRetryRow *row = &mg_retry_row[k];
-  mg_log(MG_LOG_plan_frame, "retry %s: %s; from here on %s", row->name, row->failed, row->denied);
+  mg_log(MG_LOG_plan_frame, "retry %s: %s%s%s; from here on %s", row->name, row->failed, r->abort ? ": " : "",
+         r->abort ? r->reason : "", row->denied);
   if (k == RETRY_sizes)
     mg_log(MG_LOG_recompiles, "sizes are constants from here on: %s", *r->reason ? r->reason : "autograd");
 }
@@ -55,6 +59,15 @@ bool mg_segment_retry_next(Segment *s, MgRec *r) {
     return true;
   }
   return false;
+}
+
+void mg_segment_retry_contents(Segment *s, MgBucket *b, const MgEntry *e) {
+  uint32_t n = mg_contents_guarded(e->guards);
+  if (n) b->contents += n > 1 ? 2 : 1;
+  if (!n || b->contents < MG_TUNE_CONTENT_ENTRIES || s->cfg->fullgraph) return;
+  retry_count[RETRY_contents]++;
+  s->denied |= 1u << RETRY_contents;
+  mg_log(MG_LOG_recompiles, "numbers of tensors are not guarded from here on");
 }
 
 uint32_t mg_segment_retry_from_kept(uint8_t kept) {

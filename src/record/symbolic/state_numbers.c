@@ -6,10 +6,12 @@
 #include "entry/guard/automatic_dynamic.h"
 #include "entry/guard/guard_add.h"
 #include "entry/guard/source.h"
+#include "entry/guard/tensor_contents.h"
 #include "entry/launch/trace.h"
 #include "host/python/pyobject.h"
 #include "ir/graph/graph.h"
 #include "record/core/capture.h"
+#include "record/core/ops.h"
 #include "record/core/recording.h"
 #include "record/symbolic/size_promises.h"
 #include "tuning.h"
@@ -23,8 +25,9 @@ typedef struct State {
 typedef struct Walk {
   MgCapture *cap;
   int budget;
-  bool rough; /* the last bit may be another than a kernel gives */
-  bool equal; /* which would matter */
+  bool rough;    /* the last bit may be another than a kernel gives */
+  bool equal;    /* which would matter */
+  bool contents; /* numbers of small tensors of integers may be guarded */
 } Walk;
 
 static State state_val(Walk *w, ValRef v, NodeRef before);
@@ -282,10 +285,26 @@ static State state_val(Walk *w, ValRef v, NodeRef before) {
 
 /* ---- numbers of the recording ---- */
 
+/* An element of small tensors of integers whose numbers are guarded. */
+static State state_content(const Walk *w, const MgSymNode *n) {
+  PyObject *real = n->kind == 'f' ? NULL : mg_ops.constval_contents(w->cap, n->row),
+           *all = real ? mg_contents_of(real) : NULL;
+  bool has = all && n->at < PyTuple_GET_SIZE(all);
+  PyObject *x = has ? PyTuple_GET_ITEM(all, n->at) : NULL;
+  State s = state_constant(x && n->kind == 'b' ? PyBool_FromLong(PyObject_IsTrue(x)) : Py_XNewRef(x));
+  Py_XDECREF(real);
+  Py_XDECREF(all);
+  mg_clear_as_no();
+  return s;
+}
+
 static State state_number(Walk *w, MgSymNode *n) {
   State none = {0, NULL};
   if (n->src || n->hint) return (State){n->src, Py_XNewRef(n->hint)};
-  if (n->row) return n->at ? none : state_val(w, n->row, w->cap->rec->g->nnode);
+  if (n->row) {
+    State s = n->at ? none : state_val(w, n->row, w->cap->rec->g->nnode);
+    return s.hint || !w->contents ? s : state_content(w, n);
+  }
   if (w->budget-- <= 0) return none;
   State a = n->left ? state_number(w, n->left) : state_constant(Py_XNewRef(n->constant)), b = none;
   if (!mg_calc_is_unary(n->calc))
@@ -303,15 +322,21 @@ static bool state_may_ask(const MgSymNode *n) {
                         : n->kind == 'i' && !mg_state_knows(n->cap->rec->dyn, MG_TUNE_STATE_INTEGERS - 1);
 }
 
-PyObject *mg_symstate_answer(MgSymNode *n) {
-  Walk w = {.cap = n->cap, .budget = MG_TUNE_STATE_NODES};
-  State s = state_may_ask(n) ? state_number(&w, n) : state_constant(NULL);
+static PyObject *state_answer(MgSymNode *n, bool contents) {
+  Walk w = {.cap = n->cap, .budget = MG_TUNE_STATE_NODES, .contents = contents};
+  State s = state_number(&w, n);
   bool truth = s.hint && PyBool_Check(s.hint), whole = s.hint && PyLong_CheckExact(s.hint);
   bool known = n->kind == 'b' ? truth && !(w.rough && w.equal) : whole && !w.rough;
   PyObject *r = known ? Py_NewRef(s.hint) : NULL;
   if (r && s.src) mg_guard_add(n->cap->rec->guards, GK_calc, s.src, r, 0);
   state_drop(s);
   return r;
+}
+
+PyObject *mg_symstate_answer(MgSymNode *n) {
+  if (!state_may_ask(n)) return NULL;
+  PyObject *r = state_answer(n, false);
+  return r || PyErr_Occurred() ? r : state_answer(n, true);
 }
 
 char mg_symstate_kind(MgCapture *cap, int calc, MgSymNode *x, PyObject *a, MgSymNode *y, PyObject *b) {

@@ -101,6 +101,14 @@ def hooks_result(x):
     return y + 1
 
 
+def counts_to_each(x, n):
+    for e in n:
+        print(end="")
+        for _ in range(e):
+            x = x + 1
+    return x
+
+
 def draws_under_condition(x):
     if x.sum() < 0:
         raise ValueError("negative")
@@ -140,6 +148,7 @@ PROGRAMS = {
         {"raises": 1},
     ),
     "links": (hooks_result, lambda: [leaf(3)], {}, {"links": 1}),
+    "contents": (counts_to_each, lambda: [torch.ones(3), torch.arange(6)], {}, {"unroll": 1, "contents": 1}),
 }
 
 # What torch runs eagerly by compiling it, without torch.compile.
