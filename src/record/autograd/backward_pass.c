@@ -100,7 +100,7 @@ static PyObject *backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, 
       if (!PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), name[i])) a[i] = arg[npos + k];
   if (r->want_fx && !mg_fx_takes_engine(r->cap))
     return mg_rec_break(BK_custom_backend, "the autograd engine, in a graph for a custom backend");
-  if (r->ident->nhook) return mg_rec_break(BK_hook, "backward after a hook was registered");
+  if (mg_tensorhook_waits(r)) return mg_rec_break(BK_hook, "backward after a hook was registered");
   if (r->guards->state.saved_hooks)
     return mg_rec_break(BK_backward_watched,
                         "backward under hooks of saved tensors"); /* they may change what backward reads */

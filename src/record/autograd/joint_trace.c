@@ -538,6 +538,11 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
   int nout = mg_snapshot_outputs(snap, &out);
   MgGraph *g = r->g;
   if (joint_ask_autograd(r)) return -1;
+  if (mg_tensorhook_any_made(r) && (joint_writes_older(r) || joint_results_tracked(r, out, nout) ||
+                                    mg_tensorhook_on_result(r, out, nout))) {
+    mg_retry_fail(r, RETRY_hooked);
+    return 0;
+  }
   if (mg_joint_switched(mg_rec_trace(r, &(MgTrace){0})) &&
       (joint_writes_older(r) || joint_results_tracked(r, out, nout))) {
     mg_retry_fail(r, RETRY_switch);

@@ -255,6 +255,9 @@ bool mg_snap_hooks(MgBuilder *b) {
   if (mg_tensorhook_check(mg_rec)) return false;
   for (uint32_t i = 0; i < d->nhook; i++) {
     MgHook h = d->hook[i];
+    enum { OWN = 2 }; /* references of the recording */
+    if (h.made && Py_REFCNT(h.handle) > OWN) mg_retry_fail(mg_rec, RETRY_hooked); /* the program keeps it */
+    if (h.made) continue;
     PyObject *args = PyTuple_Pack(2, h.tensor, h.hook), *self = PyTuple_Pack(1, h.handle);
     PyObject *make[2] = {h.with, args}, *take[2] = {mg_torch.handle_remove, self};
     bool ok = args && self && !PyList_Append(b->keep, args) && !PyList_Append(b->keep, self) &&

@@ -1,6 +1,6 @@
-/* See the header.  Does not do: hooks on tensors that the graph writes to afterwards, backward passes in the
- * same recording, and, without fullgraph, hooks on tensors that the graph makes (a break
- * keeps both halves compiled). */
+/* See the header.  Does not do: hooks on tensors that the graph writes to afterwards, backward passes after a
+ * hook on an older tensor, and, without fullgraph, hooks on tensors that the graph makes and
+ * whose gradients are wanted outside (a break keeps both halves compiled). */
 #include "record/tensor/tensor_hooks.h"
 #include <stdlib.h>
 #include "entry/guard/source.h"
@@ -35,9 +35,15 @@ static int hook_keep(MgRec *r, MgHook h) {
 static PyObject *hook_add(MgRec *r, PyObject *with, PyObject *tensor, PyObject *hook) {
   PyObject *handle = mg_new_instance(mg_torch.removable_handle);
   if (!handle) return NULL;
-  MgHook h = {
-      with, Py_NewRef(tensor), Py_NewRef(hook), Py_NewRef(handle), mg_standin_val(tensor), r->g->nnode,
-      false};
+  MgHook h = {with,
+              Py_NewRef(tensor),
+              Py_NewRef(hook),
+              Py_NewRef(handle),
+              mg_standin_val(tensor),
+              r->g->nnode,
+              NULL,
+              false,
+              false};
   mg_fresh(handle);
   if (!hook_keep(r, h)) return handle;
   Py_DECREF(tensor);
@@ -47,9 +53,67 @@ static PyObject *hook_add(MgRec *r, PyObject *with, PyObject *tensor, PyObject *
   return NULL;
 }
 
+/* What the engine calls for a tensor that the recording made.  at: the hook's number. */
+static PyObject *hook_run_made(PyObject *at, PyObject *grad) {
+  const MgIdent *d = mg_rec ? mg_rec->ident : NULL;
+  size_t i = PyLong_AsSize_t(at);
+  const MgHook *h = d && i < d->nhook ? &d->hook[i] : NULL;
+  if (!h || h->removed || mg_rec->in_joint || mg_hook_mode != HOOK_record) Py_RETURN_NONE;
+  return mg_ops.call(h->hook, &grad, 1, NULL);
+}
+static PyMethodDef hook_made_def = {"hook", hook_run_made, METH_O, NULL};
+
+/* Gives the stand-in this dict of hooks.  -1 with an exception. */
+static int hook_set(PyObject *standin, PyObject *name, PyObject *dict) {
+  PyObject *d = PyObject_GetAttr((PyObject *)mg_torch.tensor, name), *off = d ? mg_fmodes_off() : NULL;
+  PyObject *set = off ? PyObject_CallMethod(d, "__set__", "OO", standin, dict) : NULL;
+  if (off && mg_context_exit(off)) Py_CLEAR(set);
+  Py_XDECREF(d);
+  Py_XDECREF(set);
+  return set ? 0 : -1;
+}
+
+/* The dict of hooks of a tensor that the recording made, for the first of them: its gradient node keeps it.
+ * As Tensor.register_hook() does it. */
+static PyObject *hook_dict_made(PyObject *standin) {
+  PyObject *name = PyUnicode_InternFromString("_backward_hooks"), *dict = name ? PyDict_New() : NULL;
+  PyObject *node = dict && !hook_set(standin, name, dict) ? PyObject_GetAttrString(standin, "grad_fn") : NULL;
+  PyObject *off = node && node != Py_None ? mg_fmodes_off() : NULL;
+  PyObject *done = off ? PyObject_CallMethod(node, "_register_hook_dict", "O", standin) : NULL;
+  if (off && mg_context_exit(off)) Py_CLEAR(done);
+  bool ok = done || node == Py_None;
+  Py_XDECREF(done);
+  Py_XDECREF(node);
+  Py_XDECREF(name);
+  if (!ok) Py_CLEAR(dict);
+  return dict;
+}
+
+/* Adds hook number `at` to the dict of its tensor. */
+static int hook_set_made(MgIdent *d, uint32_t at) {
+  MgHook *h = &d->hook[at];
+  for (uint32_t i = 0; i < at && !h->dict; i++)
+    if (d->hook[i].tensor == h->tensor) h->dict = Py_XNewRef(d->hook[i].dict);
+  if (!h->dict && !(h->dict = hook_dict_made(h->tensor))) return -1;
+  PyObject *key = PyLong_FromLong((long)at), *f = key ? PyCFunction_New(&hook_made_def, key) : NULL;
+  int rc = f ? PyDict_SetItem(h->dict, key, f) : -1;
+  Py_XDECREF(key);
+  Py_XDECREF(f);
+  return rc;
+}
+
+static PyObject *hook_made(MgRec *r, PyObject *self, PyObject *hook) {
+  PyObject *handle = hook_add(r, NULL, self, hook);
+  if (!handle) return NULL;
+  r->ident->hook[r->ident->nhook - 1].made = true;
+  if (hook_set_made(r->ident, r->ident->nhook - 1)) Py_CLEAR(handle);
+  return handle;
+}
+
 /* On a tensor that the graph makes. */
 static PyObject *hook_inside(MgRec *r, PyObject *self, PyObject *hook) {
   static PyObject *point, *finish; /* the op, and magneto._glue.tensor_hooks.finish */
+  if (!r->want_fx && !mg_retry_denied(r, RETRY_hooked)) return hook_made(r, self, hook);
   if (mg_retry_denied(r, RETRY_hook) || !(r->want_fx || r->cfg->fullgraph)) {
     mg_joint_links(self);
     return mg_rec_break(BK_hook_inside, "a hook on a tensor that is made here");
@@ -109,24 +173,16 @@ static PyMethodDef hook_defs[] = {{"hooks", hook_run_gradient, METH_O, NULL},
                                   {"hooks", hook_run_accumulated, METH_O, NULL}};
 
 int mg_tensorhook_older(MgRec *r, PyObject *standin, PyObject *hooks, SrcRef src, bool accumulate) {
-  PyObject *name = PyUnicode_InternFromString(accumulate ? "_post_accumulate_grad_hooks" : "_backward_hooks"),
-           *off = NULL;
+  PyObject *name = PyUnicode_InternFromString(accumulate ? "_post_accumulate_grad_hooks" : "_backward_hooks");
   PyObject *seen = name ? mg_ops.wrap(hooks, mg_source(r->guards, SRC_attr, src, 0, name)) : NULL;
   PyObject *run = seen ? PyCFunction_New(&hook_defs[accumulate], seen) : NULL,
            *dict = run ? PyDict_New() : NULL;
-  PyObject *d = dict && !PyDict_SetItemString(dict, "0", run)
-                    ? PyObject_GetAttr((PyObject *)mg_torch.tensor, name)
-                    : NULL;
-  PyObject *set =
-      d && (off = mg_fmodes_off()) ? PyObject_CallMethod(d, "__set__", "OO", standin, dict) : NULL;
-  if (off && mg_context_exit(off)) Py_CLEAR(set);
-  Py_XDECREF(d);
+  int rc = dict && !PyDict_SetItemString(dict, "0", run) ? hook_set(standin, name, dict) : -1;
   Py_XDECREF(dict);
   Py_XDECREF(run);
   Py_XDECREF(seen);
   Py_XDECREF(name);
-  Py_XDECREF(set);
-  return set ? 0 : -1;
+  return rc;
 }
 
 static MgHook *hook_of(PyObject *handle) {
@@ -158,16 +214,38 @@ static bool hook_is_overwritten(const MgRec *r, const MgHook *h) {
   return false;
 }
 
-int mg_tensorhook_check(const MgRec *r) {
+int mg_tensorhook_check(MgRec *r) {
   for (uint32_t i = 0; i < r->ident->nhook; i++)
-    if (hook_is_overwritten(r, &r->ident->hook[i]))
-      return mg_rec_break(BK_hook_written, "a tensor with a hook is written to"), -1;
+    if (!hook_is_overwritten(r, &r->ident->hook[i])) continue;
+    else if (r->ident->hook[i].made) mg_retry_fail(r, RETRY_hooked);
+    else return mg_rec_break(BK_hook_written, "a tensor with a hook is written to"), -1;
   return 0;
 }
 
 bool mg_tensorhook_inside(const MgRec *r) {
   for (uint32_t i = 0; i < r->ident->nhook; i++)
-    if (mg_val(r->g, r->ident->hook[i].val)->def) return true;
+    if (!r->ident->hook[i].made && mg_val(r->g, r->ident->hook[i].val)->def) return true;
+  return false;
+}
+
+bool mg_tensorhook_waits(const MgRec *r) {
+  for (uint32_t i = 0; i < r->ident->nhook; i++)
+    if (!r->ident->hook[i].made) return true;
+  return false;
+}
+
+bool mg_tensorhook_any_made(const MgRec *r) {
+  for (uint32_t i = 0; i < r->ident->nhook; i++)
+    if (r->ident->hook[i].made) return true;
+  return false;
+}
+
+bool mg_tensorhook_on_result(const MgRec *r, const ValRef *out, int nout) {
+  for (uint32_t i = 0; i < r->ident->nhook; i++) {
+    const MgHook *h = &r->ident->hook[i];
+    for (int k = 0; h->made && k < nout; k++)
+      if (mg_val(r->g, out[k])->storage == mg_val(r->g, h->val)->storage) return true;
+  }
   return false;
 }
 
@@ -193,6 +271,7 @@ void mg_tensorhook_free(MgIdent *d) {
     Py_DECREF(d->hook[i].tensor);
     Py_DECREF(d->hook[i].hook);
     Py_DECREF(d->hook[i].handle);
+    Py_XDECREF(d->hook[i].dict);
   }
   free(d->hook);
 }

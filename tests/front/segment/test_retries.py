@@ -147,7 +147,8 @@ PROGRAMS = {
         {"backend": "eager"},
         {"raises": 1},
     ),
-    "links": (hooks_result, lambda: [leaf(3)], {}, {"links": 1}),
+    "links": (hooks_result, lambda: [leaf(3)], {}, {"hooked": 1, "links": 1}),
+    "hooked": (hooks_result, lambda: [leaf(3)], {}, {"hooked": 1, "links": 1}),
     "contents": (counts_to_each, lambda: [torch.ones(3), torch.arange(6)], {}, {"unroll": 1, "contents": 1}),
 }
 

@@ -5,6 +5,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 import magneto
+from support import assert_counts, assert_same
 
 LOG = []
 
@@ -220,3 +221,116 @@ def test_hook_of_a_view_whose_base_is_written_to():
     want, got = f(x), magneto.compile(f)(x)
     assert len(want) == len(got) == 1
     torch.testing.assert_close(got, want)
+
+
+def scaled_and_clamped(w, x):
+    h = (w * x).tanh()
+    h.register_hook(lambda g: g * 2)
+    h.register_hook(lambda g: g.clamp(-1, 1))
+    loss = (h * 3).sum()
+    loss.backward()
+    return loss.detach()
+
+
+def reads_its_tensor(w, x):
+    h = (w * x).tanh()
+    h.register_hook(lambda g: g + h.detach())
+    return torch.autograd.grad((h * 3).sum(), [w])[0]
+
+
+def removes_one(w, x):
+    h = (w * x).tanh()
+    first = h.register_hook(lambda g: g * 2)
+    h.register_hook(lambda g: g * 3)
+    first.remove()
+    (h * 3).sum().backward()
+
+
+def logs(w, x):
+    h = (w * x).tanh()
+    h.register_hook(lambda g: LOG.append(g.sum() * 2))
+    (h * 3).sum().backward()
+
+
+def keeps_gradients(w, x):
+    h, got = (w * x).tanh(), []
+    h.register_hook(got.append)
+    (h * h).sum().backward()
+    return got[0] * 2
+
+
+def never_reached(w, x):
+    h = (w * x).tanh()
+    h.register_hook(lambda g: g * 2)
+    return x + 1
+
+
+def on_a_leaf_of_its_own(w, x):
+    v = torch.ones(5, requires_grad=True)
+    v.register_hook(lambda g: g * 5)
+    (v * x).sum().backward()
+    return v.grad
+
+
+def gives_the_tensor_back(w, x):
+    h = (w * x).tanh()
+    h.register_hook(lambda g: g * 2)
+    (h * 3).sum().backward(retain_graph=True)
+    return h
+
+
+def gives_the_handle_back(w, x):
+    h = (w * x).tanh()
+    handle = h.register_hook(lambda g: g * 2)
+    (h * 3).sum().backward()
+    return handle
+
+
+def gives_a_tracked_result(w, x):
+    h = (w * x).tanh()
+    h.register_hook(lambda g: g * 2)
+    (h * 3).sum().backward(retain_graph=True)
+    return (h * 4).sum()
+
+
+INSIDE = [
+    scaled_and_clamped,
+    reads_its_tensor,
+    removes_one,
+    logs,
+    keeps_gradients,
+    never_reached,
+    on_a_leaf_of_its_own,
+]
+OUTSIDE = [gives_the_tensor_back, gives_the_handle_back, gives_a_tracked_result]
+
+
+def steps(f):
+    """Results, gradients and what was logged of three calls; results are differentiated where they can be."""
+    out = []
+    LOG.clear()
+    for i in range(3):
+        w, x = torch.linspace(-1, 1, 5).requires_grad_(), torch.arange(5.0) + i
+        got = f(w, x)
+        if torch.is_tensor(got) and got.requires_grad:
+            got.sum().backward()
+            got = got.detach()
+        if isinstance(got, RemovableHandle):
+            assert got.hooks_dict_ref() is None or got.id in got.hooks_dict_ref()
+            got = None
+        out += [got, w.grad]
+    out += LOG
+    LOG.clear()
+    return out
+
+
+@pytest.mark.parametrize("f", INSIDE, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_with_a_recorded_backward_takes_one_graph(f, fullgraph):
+    assert_same(steps(compiled(f, fullgraph=fullgraph)), steps(f))
+    assert_counts(graphs=1, breaks=0)
+
+
+@pytest.mark.parametrize("f", OUTSIDE, ids=lambda f: f.__name__)
+def test_of_tensors_that_outlive_the_call_are_torchs_own(f):
+    assert_same(steps(compiled(f)), steps(f))
