@@ -25,7 +25,6 @@ import datetime
 import json
 import os
 import pathlib
-import platform
 import subprocess
 import sys
 import tempfile
@@ -35,6 +34,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from bench import doors
+from bench.where import commit, processor
 from bench.workloads import CPU, TRAIN
 
 # What caps the vector instructions: of magneto, of ATen and torch.compile's kernels, of MKL, of oneDNN.
@@ -56,21 +56,6 @@ def _run(*args: str) -> dict:
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def _processor() -> tuple[str, str]:
-    """The processor's name and its vector level."""
-    text = pathlib.Path("/proc/cpuinfo").read_text()
-    fields = dict(line.split("\t: ", 1) for line in text.replace("\t\t", "\t").splitlines() if "\t: " in line)
-    model = fields.get("model name", platform.machine())
-    name = f"{model}, family {fields.get('cpu family')} model {fields.get('model')}"
-    return name, "v4" if "avx512vl" in text else "v3" if "avx2" in text else "v2"
-
-
-def commit() -> str:
-    """The commit that is checked out, short."""
-    asked = ["git", "rev-parse", "--short", "HEAD"]
-    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-
-
 def _where(machine: str) -> str:
     """Machine, torch, date and commit: what a table has to state."""
     import torch
@@ -79,7 +64,7 @@ def _where(machine: str) -> str:
 
 
 def _where_cpu(level: str) -> str:
-    return _where(f"{_processor()[0]}, level {level}")
+    return _where(f"{processor()[0]}, level {level}")
 
 
 def _host(peer: bool) -> None:
@@ -116,9 +101,7 @@ def _ops(options: argparse.Namespace) -> None:
             print(f"{ratios[-1]:.2f}  {op.name}{others}", flush=True)
     below = sum(r < 1 for r in ratios)
     mean = statistics.geometric_mean(ratios)
-    print(
-        f"{len(ratios)} rows, {below} below eager, geometric mean {mean:.2f}; {_where_cpu(_processor()[1])}"
-    )
+    print(f"{len(ratios)} rows, {below} below eager, geometric mean {mean:.2f}; {_where_cpu(processor()[1])}")
 
 
 def _cuda(options: argparse.Namespace) -> None:
@@ -183,8 +166,8 @@ def main() -> None:
     if options.what == "ops":
         _ops(options)
         return
-    level = options.level or _processor()[1]
-    if options.level == "v4" and _processor()[1] != "v4":
+    level = options.level or processor()[1]
+    if options.level == "v4" and processor()[1] != "v4":
         raise SystemExit("--level v4: this processor has no AVX-512")
     os.environ.update(LEVELS.get(options.level, {}))
     workloads = TRAIN if options.train else CPU

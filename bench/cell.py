@@ -269,14 +269,17 @@ def _first(fn) -> float:
 
 
 def measure(name: str, mode: str, numbers: str, device: str, seconds: float, peers: list[str]) -> dict:
-    """All figures of a cell."""
+    """All figures of a cell; {"absent": name} if the library of its model is missing."""
     import magneto
     from bench.models import MODELS
     from tests.support import counts
 
     torch.manual_seed(0)
     model = MODELS[name]
-    made = model.make()
+    try:
+        made = model.make()
+    except ModuleNotFoundError as e:  # the model's library is not installed
+        return {"absent": e.name or str(e)}
     runs = Runs(*copy.deepcopy(made), mode, numbers, device)
     wait = torch.cuda.synchronize if device == "cuda" else (lambda: None)
     eager_model = copy.deepcopy(runs.model)

@@ -1,10 +1,12 @@
-"""python -m bench dashboard [--quick] [--cuda] [--models REGEX] [--peers NAMES] [--minutes M] [--threads N]
-                          [--seconds S] [--out FOLDER] [--page]
+"""python -m bench dashboard [--quick] [--cuda] [--models REGEX] [--kinds REGEX] [--peers NAMES]
+                          [--minutes M] [--resume] [--threads N] [--seconds S] [--out FOLDER] [--page]
 
 Runs the 71 models of bench/models.py beside eager: inference and training; float32, bfloat16 and autocast.
 Each cell has a process of its own and a time limit, so that one failure does not end the run.
 What ran is a file of the history in the folder of --out, whose index.html shows the history.
+The file is written after each cell: a run that is killed loses one.
 --quick: fewer rounds, and no more than 20 minutes; cells that are not reached say so.
+--resume: goes on with the cells that the last run of this commit, on this machine, did not reach.
 --page: only writes the page again.
 """
 
@@ -20,6 +22,8 @@ import re
 import statistics
 import time
 from typing import Any
+
+from bench import where
 
 # Whole kinds come one after the other: if time ends, the same kinds are there for all models.
 KINDS = (
@@ -41,6 +45,11 @@ def options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--cuda", action="store_true")
     parser.add_argument("--models", default="", metavar="REGEX")
+    parser.add_argument(
+        "--kinds", default="", metavar="REGEX", help='of "infer float32", "train amp" and so on'
+    )
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--commit", help="its name, where there is no git")
     parser.add_argument(
         "--peers", default="", help="torch.compile,openvino,onnxruntime: the installed ones run"
     )
@@ -90,7 +99,9 @@ def one(
 
 
 def verdict(cell: dict[str, Any]) -> str:
-    """pass, slow, wrong, fallback, failed or late."""
+    """pass, slow, wrong, fallback, failed, late or absent."""
+    if "absent" in cell:
+        return "absent"
     if "failed" in cell:
         return "failed"
     if "late" in cell:
@@ -123,7 +134,7 @@ def movers(old: dict[str, Any], new: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
     for key, b in new["cells"].items():
         a = old["cells"].get(key)
-        if a is None or "late" in a or "late" in b:
+        if a is None or any(k in c for k in ("late", "absent") for c in (a, b)):
             continue
         row = {"cell": key, "from": verdict(a), "to": verdict(b), "times": None}
         if "times" in a and "times" in b:
@@ -213,24 +224,66 @@ def _versions() -> dict[str, str]:
 
 
 def _about(o: argparse.Namespace) -> dict[str, Any]:
-    from bench.__main__ import _processor
-    from bench.__main__ import commit as head
-
-    machine = "{}, level {}".format(*_processor())
+    """What a run states, and {} of cells."""
+    machine = "{}, level {}".format(*where.processor())
     if o.cuda:
         import torch
 
         machine = torch.cuda.get_device_name()
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "commit": head(),
+        "commit": o.commit or where.commit(),
         "machine": machine,
         "device": "cuda" if o.cuda else "cpu",
         "threads": o.threads,
         "quick": o.quick,
         "load": os.getloadavg()[0],
         "versions": _versions(),
+        "minutes": 0.0,
+        "cells": {},
     }
+
+
+def resumed(folder: pathlib.Path, run: dict[str, Any]) -> dict[str, Any]:
+    """The last run of the folder that states the same as `run`, or `run`."""
+    same = ("commit", "machine", "device", "threads", "quick", "versions")
+    alike = [r for r in history(folder) if all(r[k] == run[k] for k in same)]
+    return alike[-1] if alike else run
+
+
+def _write(folder: pathlib.Path, run: dict[str, Any]) -> pathlib.Path:
+    """The run's file, whole at each moment."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = run["date"].replace(":", "").replace("-", "")
+    path = folder / f"{stamp}-{run['device']}.json"
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(rounded(run), separators=(",", ":")).replace('},"', '},\n"') + "\n")
+    part.replace(path)
+    return path
+
+
+def _measure(o: argparse.Namespace, run: dict[str, Any], wanted: list[tuple[str, str, str]]) -> None:
+    """Fills the run's cells that are wanted and not there, as long as there is time."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["bench.models", "torchvision", "timm", "transformers"])
+    given = {"threads": o.threads, "device": run["device"], "seconds": o.seconds, "peers": o.peers}
+    begun, before = time.monotonic(), run["minutes"]
+    for name, mode, numbers in wanted:
+        key = f"{name} {mode} {numbers}"
+        if "late" not in run["cells"].get(key, {"late": True}):
+            continue
+        left = o.minutes * 60 - (time.monotonic() - begun) if o.minutes else float("inf")
+        if left < 5:
+            run["cells"][key] = {"late": True}
+            continue
+        cell = run["cells"][key] = one(context, name, mode, numbers, given, min(o.limit, left))
+        if cell.get("failed", "").startswith("more than") and left < o.limit:
+            run["cells"][key] = cell = {"late": True}
+        run["minutes"] = before + (time.monotonic() - begun) / 60
+        _write(o.out, run)
+        speed = cell.get("times", {}).get("magneto", {}).get("speed")
+        told = cell.get("failed") or cell.get("sizes_failed") or cell.get("absent")
+        print(f"{verdict(cell):8s} {key:60s} {told or (f'{speed:.2f}' if speed else '')}", flush=True)
 
 
 def main(arguments: list[str]) -> None:
@@ -243,34 +296,14 @@ def main(arguments: list[str]) -> None:
     names = [name for name in MODELS if re.search(o.models, name)]
     if not names:
         raise SystemExit(f"--models: no model matches {o.models!r}")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["bench.models", "torchvision", "timm", "transformers"])
-    given = {
-        "threads": o.threads,
-        "device": "cuda" if o.cuda else "cpu",
-        "seconds": o.seconds,
-        "peers": o.peers,
-    }
-    run = _about(o) | {"cells": {}}
-    begun = time.monotonic()
-    for mode, numbers in KINDS:
-        for name in names:
-            key = f"{name} {mode} {numbers}"
-            left = o.minutes * 60 - (time.monotonic() - begun) if o.minutes else float("inf")
-            if left < 5:
-                run["cells"][key] = {"late": True}
-                continue
-            cell = run["cells"][key] = one(context, name, mode, numbers, given, min(o.limit, left))
-            if cell.get("failed", "").startswith("more than") and left < o.limit:
-                run["cells"][key] = cell = {"late": True}
-            speed = cell.get("times", {}).get("magneto", {}).get("speed")
-            told = cell.get("failed") or cell.get("sizes_failed") or (f"{speed:.2f}" if speed else "")
-            print(f"{verdict(cell):8s} {key:60s} {told}", flush=True)
-    run["minutes"] = (time.monotonic() - begun) / 60
-    o.out.mkdir(parents=True, exist_ok=True)
-    stamp = run["date"].replace(":", "").replace("-", "")
-    path = o.out / f"{stamp}-{run['device']}.json"
-    path.write_text(json.dumps(rounded(run), separators=(",", ":")).replace('},"', '},\n"') + "\n")
+    kinds = [kind for kind in KINDS if re.search(o.kinds, " ".join(kind))]
+    if not kinds:
+        raise SystemExit(f"--kinds: none of {', '.join(map(' '.join, KINDS))} matches {o.kinds!r}")
+    run = _about(o)
+    if o.resume:
+        run = resumed(o.out, run)
+    _measure(o, run, [(name, *kind) for kind in kinds for name in names])
+    path = _write(o.out, run)
     print(json.dumps(summary(run["cells"])))
     print(f"dashboard: wrote {path} and {write_page(o.out)}")
 

@@ -116,6 +116,7 @@ def test_the_interval_holds_the_median():
         (figures(sizes_failed="ArithmeticError: x"), "wrong"),
         ({"failed": "x"}, "failed"),
         ({"late": True}, "late"),
+        ({"absent": "timm"}, "absent"),
     ],
 )
 def test_verdicts(c, verdict):
@@ -130,6 +131,64 @@ def test_movers_are_changes_beyond_noise_and_of_verdicts():
     moved = {m["cell"].split()[0]: m for m in dashboard.movers(old, new)}
     assert set(moved) == {"b", "c"}
     assert moved["b"]["times"] == pytest.approx(1 / 1.5) and moved["c"]["to"] == "wrong"
+
+
+def test_a_library_that_is_missing_is_no_failure_and_no_mover(monkeypatch, tmp_path):
+    def make():
+        raise ModuleNotFoundError("No module named 'nowhere'", name="nowhere")
+
+    monkeypatch.setitem(MODELS, "nowhere/x", Model("timm", make))
+    c = cell.measure("nowhere/x", "infer", "float32", "cpu", 0.01, [])
+    assert c == {"absent": "nowhere"} and dashboard.verdict(c) == "absent"
+    old, new = a_run("1", a=figures()), a_run("2", a=c)
+    assert dashboard.movers(old, new) == [] == dashboard.movers(new, old)
+    (tmp_path / "x.json").write_text(json.dumps(new))
+    assert "not installed: nowhere" in dashboard.write_page(tmp_path).read_text()
+
+
+def test_a_run_goes_on_where_it_was_stopped(monkeypatch, tmp_path, capsys):
+    asked = []
+    monkeypatch.setattr(dashboard, "one", lambda context, name, *_: asked.append(name) or figures())
+    go = [
+        "--models",
+        "sac|dcgan",
+        "--kinds",
+        "infer float32",
+        "--out",
+        str(tmp_path),
+        "--commit",
+        "x",
+        "--resume",
+    ]
+    dashboard.main([*go, "--minutes", "0.01"])
+    assert asked == []
+    dashboard.main(go)
+    assert len(asked) == 2
+    dashboard.main([*go, "--kinds", "infer"])
+    assert len(asked) == 6
+    (path,) = tmp_path.glob("*.json")
+    assert len(json.loads(path.read_text())["cells"]) == 6
+    dashboard.main([*go, "--commit", "y"])
+    assert len(asked) == 8 and len(list(tmp_path.glob("*.json"))) == 2
+    assert "pass" in capsys.readouterr().out
+
+
+def test_a_run_that_is_killed_keeps_its_cells(monkeypatch, tmp_path):
+    def one(context, name, *_):
+        if list(tmp_path.glob("*.json")):
+            raise KeyboardInterrupt
+        return figures()
+
+    monkeypatch.setattr(dashboard, "one", one)
+    with pytest.raises(KeyboardInterrupt):
+        dashboard.main(["--models", "sac|dcgan", "--out", str(tmp_path)])
+    (run,) = dashboard.history(tmp_path)
+    assert len(run["cells"]) == 1
+
+
+def test_kinds_that_match_nothing_are_named(tmp_path):
+    with pytest.raises(SystemExit, match="infer float32.*int8"):
+        dashboard.main(["--kinds", "int8", "--out", str(tmp_path)])
 
 
 def test_cells_that_a_run_did_not_reach_are_those_of_earlier_runs_of_its_commit():
