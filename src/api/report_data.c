@@ -11,6 +11,7 @@
 #include "driver/plan_record.h"
 #include "entry/launch/events.h"
 #include "entry/launch/stats.h"
+#include "ir/graph/joint_spec.h"
 #include "record/core/source_place.h"
 #include "runtime/code/load_llvm.h"
 #include "runtime/process/measure.h"
@@ -80,10 +81,25 @@ static PyObject *report_steps(const MgPlanRecord *r) {
   return list;
 }
 
-static PyObject *report_blocks(const MgPlanRecord *r) {
+static PyObject *report_saved(const MgPlanRecord *r) {
+  static const char *const kind[] = {
+      [MG_SAVED_primal] = "input", [MG_SAVED_output] = "result", [MG_SAVED_intermediate] = "intermediate"};
   PyObject *list = PyList_New(0);
-  for (uint32_t i = 0; list && i < r->nblock; i++) {
-    const MgBlockRecord *b = &r->block[i];
+  for (uint32_t i = 0; list && i < r->nsaved; i++) {
+    const MgSavedRecord *s = &r->saved[i];
+    PyObject *d = Py_BuildValue("{s:s,s:I,s:I,s:N,s:N,s:N,s:I,s:K}", "kind", kind[s->kind], "index", s->index,
+                                "node", s->node, "op", report_text(s->op), "type", report_text(s->type),
+                                "file", report_text(mg_place_path(s->file)), "line", s->line, "bytes",
+                                (unsigned long long)s->bytes);
+    if (report_push(list, d)) Py_CLEAR(list);
+  }
+  return list;
+}
+
+static PyObject *report_blocks(const MgBlockRecord *block, uint32_t n) {
+  PyObject *list = PyList_New(0);
+  for (uint32_t i = 0; list && i < n; i++) {
+    const MgBlockRecord *b = &block[i];
     PyObject *d =
         Py_BuildValue("{s:K,s:K,s:I,s:I,s:I}", "offset", (unsigned long long)b->offset, "bytes",
                       (unsigned long long)b->bytes, "first", b->first, "last", b->last, "node", b->node);
@@ -113,13 +129,15 @@ static PyObject *report_runs(const MgPlanTimes *t) {
 
 static PyObject *report_plan(const MgPlanRecord *r) {
   return Py_BuildValue(
-      "{s:l,s:K,s:s,s:N,s:N,s:d,s:N,s:d,s:d,s:d,s:I,s:O,s:N,s:N,s:N,s:N,s:K,s:K,s:K,s:K,s:O,s:N,s:N,s:N,s:d}",
+      "{s:l,s:K,s:s,s:N,s:N,s:d,s:N,s:d,s:d,s:d,s:I,s:O,s:N,s:N,s:N,s:N,s:N,s:N,s:K,s:K,s:K,s:K,s:O,s:N,s:N,"
+      "s:N,s:d}",
       "number", r->number, "recording", (unsigned long long)r->recording, "what",
       r->what + strspn(r->what, " "), "label", report_text(r->label), "failed", report_text(r->failed), "ms",
       r->ms, "stages", report_stages(r), "emit_ms", r->emit_ms, "llvm_ms", r->llvm_ms, "load_ms", r->load_ms,
       "compiled", r->ncompiled, "stored", r->stored ? Py_True : Py_False, "recorded",
       report_graph(&r->recorded), "graph", report_graph(&r->compiled), "steps", report_steps(r), "blocks",
-      report_blocks(r), "arena", (unsigned long long)r->arena, "input_bytes",
+      report_blocks(r->block, r->nblock), "eager", report_blocks(r->eager, r->neager), "saved",
+      report_saved(r), "arena", (unsigned long long)r->arena, "input_bytes",
       (unsigned long long)r->input_bytes, "output_bytes", (unsigned long long)r->output_bytes, "saved_bytes",
       (unsigned long long)r->saved_bytes, "dynamic", r->dynamic ? Py_True : Py_False, "symbols",
       report_text(r->symbols), "facts", report_text(r->facts), "runs", report_runs(r->times), "at_ms",

@@ -261,7 +261,7 @@ static MgRc compile_middle(Compile *k, MgJoint *j) {
   MgSimplifyOpts simplify = {.keep_layout = k->o->keep_layout, .lowers = mg_lower_knows};
 
   compile_log_graph(k, MG_LOG_graph, "recorded");
-  if (k->record) mg_record_graph(k->record, &k->record->recorded, g);
+  mg_record_recorded(k->record, g);
   TRY(compile_verify(k, CV_recorded, "recording"));
   if (g->x->ask) TRY(mg_infer_settle(g));
   if (j) TRY(mg_joint_mark(g, j));
@@ -566,7 +566,7 @@ MgRc mg_compile_joint(MgGraph *joint, const MgJointSpec *spec, const MgOptions *
   MgRc rc = compile_begin(&k, &n);
   k.record = mg_record_new(n, " joint", fwd_host);
   if (rc == MG_OK) rc = compile_middle(&k, &j);
-  if (k.record) k.record->saved_bytes = j.saved_bytes;
+  if (rc == MG_OK) mg_record_saved(k.record, joint, &j);
   compile_log_times(&k, n, " joint", mg_now_ms() - t0, rc);
   compile_record_end(&k, mg_now_ms() - t0, rc);
   if (rc == MG_OK) rc = compile_joint_facts(&j, out);

@@ -9,6 +9,7 @@
 #include "driver/kernel/kernels.h"
 #include "driver/kernel/label.h"
 #include "driver/planner.h"
+#include "middle/partition.h"
 #include "runtime/engine/engine.h"
 #include "runtime/process/measure.h"
 
@@ -94,6 +95,90 @@ void mg_record_graph(MgPlanRecord *r, MgGraphRecord *to, const MgGraph *g) {
     node[k].text = text + at[k];
   }
   *to = (MgGraphRecord){text, node, g->nnode};
+}
+
+static uint64_t record_bytes(const MgGraph *g, ValRef v) {
+  const MgVal *val = mg_val(g, v);
+  int64_t n = mg_dtype_size((MgDtype)val->dtype);
+  for (int k = 0; k < val->ndim; k++) n *= mg_sym_hint(g->x, val->size[k]);
+  return n > 0 ? (uint64_t)n : 0;
+}
+
+typedef struct RecordUses {
+  const MgGraph *g;
+  uint32_t *of; /* by storage: its block, counted from 1 */
+  MgBlockRecord *block;
+  NodeRef now;
+} RecordUses;
+
+static void record_use(ValRef *v, void *arg) {
+  RecordUses *u = arg;
+  uint32_t i = *v ? u->of[mg_val(u->g, *v)->storage] : 0;
+  if (i) u->block[i - 1].last = u->now;
+}
+
+/* Memory as eager has it, if nothing is kept after its last use: what is computed stays to the end of the
+ * graph if it is a result. */
+static void record_eager(MgPlanRecord *r, const MgGraph *g) {
+  uint32_t nstorage = 1, n = 0;
+  for (ValRef v = 1; v < g->nval; v++)
+    if (mg_val(g, v)->storage >= nstorage) nstorage = mg_val(g, v)->storage + 1;
+  RecordUses u = {.g = g, .of = mg_new(g->c, uint32_t, nstorage)};
+  bool *given = mg_new(g->c, bool, nstorage);
+  u.block = mg_new(&r->mem, MgBlockRecord, g->nval + 1);
+  if (!u.of || !given || !u.block) return;
+  for (uint32_t i = 0; i < g->ninput; i++) given[mg_val(g, g->input[i])->storage] = true;
+  for (u.now = 1; u.now < g->nnode; u.now++) {
+    MgNode node = *mg_node(g, u.now);
+    if (node.dead) continue;
+    for (uint32_t i = 0; i < node.nout; i++) {
+      const MgVal *val = node.out[i] ? mg_val(g, node.out[i]) : NULL;
+      if (!val || u.of[val->storage] || given[val->storage]) continue;
+      u.block[n] = (MgBlockRecord){0, record_bytes(g, node.out[i]), u.now, u.now, u.now};
+      u.of[val->storage] = ++n;
+    }
+    mg_node_each_val(&node, record_use, &u);
+  }
+  for (uint32_t i = 0; i < g->noutput; i++) record_use(&g->output[i], &u);
+  r->eager = u.block;
+  r->neager = n;
+}
+
+void mg_record_recorded(MgPlanRecord *r, const MgGraph *g) {
+  if (!r) return;
+  mg_record_graph(r, &r->recorded, g);
+  record_eager(r, g);
+}
+
+static const char *record_type(MgPlanRecord *r, const MgGraph *g, ValRef v) {
+  MgStrbuf sb = {0};
+  const MgVal *val = mg_val(g, v);
+  mg_sb_printf(&sb, "%s[", mg_dtype_name((MgDtype)val->dtype));
+  for (int k = 0; k < val->ndim; k++) {
+    if (k) mg_sb_puts(&sb, ", ");
+    mg_ex_print(g->x, val->size[k], &sb);
+  }
+  mg_sb_putc(&sb, ']');
+  return record_text(r, &sb);
+}
+
+void mg_record_saved(MgPlanRecord *r, const MgGraph *joint, const MgJoint *j) {
+  if (!r || !(r->saved = mg_new(&r->mem, MgSavedRecord, j->nsaved + 1))) return;
+  for (uint32_t i = 0; i < j->nsaved; i++) {
+    ValRef v = j->bwd.input[i]; /* values of both halves have the numbers of the joint graph */
+    NodeRef def = mg_val(joint, v)->def;
+    const MgNode *n = def ? mg_node(joint, def) : NULL;
+    r->saved[i] = (MgSavedRecord){.kind = j->saved[i].kind,
+                                  .index = j->saved[i].index,
+                                  .node = def,
+                                  .op = n ? mg_ctx_strdup(&r->mem, n->op->full) : NULL,
+                                  .type = record_type(r, joint, v),
+                                  .file = n ? n->file : NULL,
+                                  .line = n ? n->line : 0,
+                                  .bytes = record_bytes(joint, v)};
+  }
+  r->nsaved = j->nsaved;
+  r->saved_bytes = j->saved_bytes;
 }
 
 void mg_record_symbols(MgPlanRecord *r, const MgGraph *g, const char *facts) {

@@ -10,6 +10,7 @@
 
 typedef struct MgFused MgFused;
 typedef struct MgHostOps MgHostOps;
+typedef struct MgJoint MgJoint;
 typedef struct MgKernelSet MgKernelSet;
 typedef struct MgMemPlan MgMemPlan;
 typedef struct MgPlanExt MgPlanExt;
@@ -54,6 +55,17 @@ typedef struct MgBlockRecord { /* memory of the arena */
   NodeRef node;                /* whose value is in it first; 0: a library's scratch */
 } MgBlockRecord;
 
+typedef struct MgSavedRecord { /* what backward takes from forward */
+  uint8_t kind;                /* MgSavedKind */
+  uint32_t index;              /* MgSaved.index */
+  NodeRef node;                /* of the joint graph, that makes it; 0: an input */
+  const char *op;              /* its op, or NULL */
+  const char *type;            /* "f32[8, 64]" */
+  const char *file;            /* as MgNode.file */
+  uint32_t line;
+  uint64_t bytes;
+} MgSavedRecord;
+
 typedef struct MgPlanRecord {
   struct MgPlanRecord *next; /* older ones */
   MgCtx mem;                 /* owns all of it */
@@ -73,6 +85,10 @@ typedef struct MgPlanRecord {
   uint32_t nstep;
   MgBlockRecord *block;
   uint32_t nblock;
+  MgBlockRecord *eager; /* memory that `recorded` takes node by node: first and last are nodes, offset is 0 */
+  uint32_t neager;
+  MgSavedRecord *saved;
+  uint32_t nsaved;
   uint64_t arena, input_bytes, output_bytes, saved_bytes;
   bool dynamic;
   const char *symbols; /* a line for each: "s0 = 4 in [2, 100]" */
@@ -85,6 +101,10 @@ extern const char *const mg_stage_names[]; /* NULL-terminated */
 /* A record for a compilation that begins; NULL: none is wanted, or there is no memory. */
 MgPlanRecord *mg_record_new(long number, const char *what, const MgHostOps *h);
 void mg_record_graph(MgPlanRecord *r, MgGraphRecord *to, const MgGraph *g);
+/* The graph as it came to the passes, and what it takes when run op by op. */
+void mg_record_recorded(MgPlanRecord *r, const MgGraph *g);
+/* What backward saves of the joint graph. */
+void mg_record_saved(MgPlanRecord *r, const MgGraph *joint, const MgJoint *j);
 void mg_record_stage(MgPlanRecord *r, unsigned stage, double ms);
 /* What the back end made, before the plan takes it over. */
 void mg_record_steps(MgPlanRecord *r, const MgSched *s, const MgFused *f, const MgMemPlan *m,

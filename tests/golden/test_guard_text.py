@@ -14,7 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # What differs between processes, folders, and versions of torch and Python.  Long lines are cut, so paths go to the end.
 VOLATILE = [
     (r" at 0x[0-9a-f]+", ""),
-    (r"<code object (\w+), file.*", r"<code object \1>"),
+    (r"<(code|function) (.+?), [^,<>]*:\d+>", r"<\1 \2>"),
     (r"<module '([\w.]+)' from .*", r"<module '\1'>"),
     (r"(class .*), \d+ attributes", r"\1"),
     (r"pybind11_detail_function_record_\w+", "pybind11_detail_function_record"),

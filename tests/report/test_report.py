@@ -4,6 +4,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -76,6 +77,69 @@ def test_the_recompile_has_both_values(facts):
     assert ["8", "9"] in [v for r in facts["recompiles"] for v in r["values"]]
 
 
+GUARDED = """
+import torch, magneto
+
+
+def f(x):
+    if x.shape[0] > 3:
+        x = x * 2
+    for i in range(x.shape[1]):
+        x = x + i
+    return x
+
+
+g = magneto.compile(f)
+for rows, columns in ((4, 5), (5, 5), (6, 5), (7, 6), (8, 6), (8, 6), (3, 6)):
+    g(torch.ones(rows, columns))
+"""
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("guards"), GUARDED)
+
+
+def test_each_guard_has_a_cost_and_the_line_that_asked_for_it(guarded):
+    timed = [g for e in guarded["entries"] for g in e["guards"] if e["hits"] > 1]
+    assert timed and all(0 <= g["ns"] < 1e6 for g in timed)
+    asked = {g["text"]: g["line"] for e in guarded["entries"] for g in e["guards"]}
+    assert asked["(L['x'].size(0) > 3) computes to True"] == 6
+    assert asked["L['x'] tensor of the recorded kind"] in (6, 7, 8, 9)
+
+
+def test_guards_are_counted_when_they_turn_a_call_away(guarded):
+    first = guarded["entries"][0]
+    failed = {g["text"]: g["failed"] for g in first["guards"] if g["failed"]}
+    assert list(failed) == ["L['x'] tensor of the recorded kind"] and failed.popitem()[1] >= 5
+    assert all(not g["failed"] for g in guarded["entries"][-1]["guards"])
+
+
+def test_a_size_that_the_program_fixes_has_the_line(guarded):
+    (entry,) = [e for e in guarded["entries"] if any(s["fixed"] and s["value"] == 6 for s in e["sizes"])][:1]
+    rows, columns = entry["sizes"]
+    assert (rows["source"], rows["fixed"], columns["fixed"]) == ("L['x'].size(0)", False, True)
+    assert [d["line"] for d in rows["decided"]] == [6] and [d["line"] for d in columns["decided"]] == [8]
+    assert rows["range"] == "2 or more"
+
+
+def test_a_line_that_makes_all_sizes_constants_is_named(tmp_path):
+    program = """
+    import torch, magneto
+
+    def f(x):
+        lengths = torch.tensor([x.shape[0]])
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return packed.data * 2
+
+    g = magneto.compile(f)
+    for n in (3, 4, 5):
+        g(torch.ones(1, n, 2))
+    """
+    facts = made(tmp_path, textwrap.dedent(program))
+    assert all(v["line"] and v["text"] for v in facts["static"])
+
+
 def test_ids_are_unique_and_links_land(page):
     text = page.read_text()
     ids = re.findall(r'\bid="([^"]+)"', text)
@@ -115,6 +179,55 @@ def test_kernels_of_backward_have_the_line_of_their_operation(tmp_path):
         assert s["places"], s["label"]
         (word,) = [w for w in LINES if w in s["label"]]
         assert [line for _, line in s["places"]] == [LINES[word]], s["label"]
+
+
+def test_what_backward_saves_has_names_types_and_lines(tmp_path):
+    program = """
+    import torch, magneto
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(16, 16)
+
+        def forward(self, x):
+            y = self.inner(x)
+            return y.exp().tanh()
+
+    net = Net()
+    magneto.compile(net)(torch.randn(8, 16, requires_grad=True)).sum().backward()
+    """
+    facts = made(tmp_path, textwrap.dedent(program))
+    (joint,) = [p for p in facts["plans"] if p["what"] == "joint"]
+    saved = {s["name"]: s for s in joint["saved"]}
+    assert (saved["inner.weight"]["type"], saved["inner.weight"]["bytes"]) == ("f32[16, 16]", 1024)
+    others = [s for s in joint["saved"] if s["kind"] != "input"]
+    assert others and all(s["type"] == "f32[8, 16]" and s["bytes"] == 512 for s in others)
+    assert {s["line"] for s in others} == {10, 11}
+    # Op by op: the product, exp and tanh at least, until backward has read them.
+    assert max(joint["eager"]) >= 3 * 512
+
+
+def test_memory_op_by_op_stands_beside_that_of_the_plan(tmp_path):
+    program = """
+    import torch, magneto
+
+    def f(x):
+        for _ in range(10):
+            x = (x.sin() @ x).cos()
+        return x
+
+    g = magneto.compile(f)
+    g(torch.ones(64, 64))
+    magneto.report("checked.html", check=(g, torch.ones(64, 64)))
+    """
+    made(tmp_path, textwrap.dedent(program))
+    from magneto._report import diff
+
+    facts = diff.load(tmp_path / "checked.html")
+    (plan,) = facts["plans"]
+    assert 2 * 64 * 64 * 4 <= max(plan["eager"]) <= 4 * 64 * 64 * 4
+    assert 2 * 64 * 64 * 4 <= facts["check"]["eager_peak"] <= 5 * 64 * 64 * 4
 
 
 def test_a_report_compared_with_itself_differs_in_nothing(page):

@@ -10,7 +10,8 @@ WIDTH, HEIGHT = 720.0, 200.0
 def memory(plan: dict[str, Any]) -> dict[str, Any]:
     """The blocks of a plan's arena over its steps, and the most that is alive at one step."""
     blocks, steps = plan["blocks"], max(1, len(plan["steps"]))
-    top = plan["arena"] or max((b["offset"] + b["bytes"] for b in blocks), default=0) or 1
+    eager = plan["eager"]
+    top = max(plan["arena"], *eager, *(b["offset"] + b["bytes"] for b in blocks), 1, 1)
     alive = [0] * steps
     rects = []
     nodes = {n["node"]: n for n in plan["graph"]}
@@ -32,7 +33,27 @@ def memory(plan: dict[str, Any]) -> dict[str, Any]:
                 "last": last,
             }
         )
-    return {"rects": rects, "peak": max(alive, default=0), "width": WIDTH, "height": HEIGHT}
+    return {
+        "rects": rects,
+        "peak": max(alive, default=0),
+        "eager": max(eager, default=0),
+        "line": _stairs(eager, top),
+        "width": WIDTH,
+        "height": HEIGHT,
+    }
+
+
+def _stairs(values: list[int], top: int) -> list[tuple[float, float]]:
+    """Points of a line over the width; of two equal neighbours one is enough."""
+    out: list[tuple[float, float]] = []
+    for i, v in enumerate(values):
+        if i and v == values[i - 1]:
+            continue
+        x, y = i / len(values) * WIDTH, HEIGHT - v / top * HEIGHT
+        if out:
+            out.append((x, out[-1][1]))
+        out.append((x, y))
+    return out + [(WIDTH, out[-1][1])] if out else out
 
 
 def stages(plan: dict[str, Any], entry: dict[str, Any] | None) -> list[dict[str, Any]]:

@@ -21,11 +21,34 @@ def run(f: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any]:
     compiled = f(*args)
     with set_stance("force_eager"):
         eager = f(*args)
+        peak = _peak(f, args)
     try:
         exact, why = _float64(f, args), ""
     except Exception as e:  # the program's own: many cannot run in float64
         exact, why = None, f"{type(e).__name__}: {e}".splitlines()[0]
-    return {"speed": _speed(f, args), "outputs": _outputs(compiled, eager, exact), "no_float64": why}
+    return {
+        "speed": _speed(f, args),
+        "outputs": _outputs(compiled, eager, exact),
+        "no_float64": why,
+        "eager_peak": peak,
+    }
+
+
+def _peak(f: Callable[..., Any], args: tuple[Any, ...]) -> int:
+    """How far the memory of tensors rises during a call."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        f(*args)
+        return torch.cuda.max_memory_allocated() - before
+    with torch.autograd.profiler.profile(profile_memory=True) as prof:
+        f(*args)
+    now = most = 0
+    for e in sorted(prof.kineto_results.events(), key=lambda e: e.start_ns()):
+        if e.name() == "[memory]":
+            now += e.nbytes()
+            most = max(most, now)
+    return most
 
 
 def _float64(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:

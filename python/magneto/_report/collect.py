@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import __version__, _magneto, doctor
-from . import advice, modules, sources
+from . import advice, guards, modules, sources
 
 Facts = dict[str, Any]
 
@@ -22,15 +22,21 @@ _ASSEMBLED = 12  # slowest kernels whose assembly is shown
 def facts(data: Facts, checked: Facts | None) -> Facts:
     """Everything that the page shows."""
     entries = [_entry(e) for e in sorted(_magneto.entries(), key=lambda e: e["number"])]
-    names = modules.names([o for e in entries for o in e["objects"]])
+    names = modules.names()
     for e in entries:
+        e["guards"] = guards.rows(e["guards"], names)
         e["inputs"] = [
             o if isinstance(o, str) else names.get(id(o), type(o).__name__) for o in e.pop("objects")
         ]
     roof = _magneto.roofline()
     by_recording = {e["recording"]: e for e in entries if e["recording"]}
     plans = [_plan(i, p, by_recording, roof) for i, p in enumerate(data["plans"])]
+    labels = {p["recording"]: p["label"] for p in reversed(plans) if p["recording"]}
     texts = _texts(plans)
+    for e in entries:  # torch's own function of a module says little
+        own = not sources.is_torch(e["file"])
+        e["label"] = "" if own else labels.get(e["recording"], "").partition(" (")[0]
+        e["sizes"] = guards.sizes(e, [p for p in plans if p["recording"] == e["recording"]])
     events = data["events"]
     places = [_place(p) for p in data["places"]]
     breaks = _breaks(entries, places)
@@ -44,7 +50,8 @@ def facts(data: Facts, checked: Facts | None) -> Facts:
         "entries": entries,
         "breaks": breaks,
         "recompiles": recompiles,
-        "fallbacks": _fallbacks(events),
+        "fallbacks": _events(events, "fallback"),
+        "static": _events(events, "static"),
         "left": _left(),
         "places": places,
         "files": files,
@@ -63,7 +70,6 @@ def facts(data: Facts, checked: Facts | None) -> Facts:
 
 def _entry(e: Any) -> Facts:
     code, m = e["code"], e["measured"] or {}
-    guards = [line for line in e["guards"].splitlines() if line.strip()]
     return {
         "number": e["number"],
         "file": code.co_filename,
@@ -80,7 +86,8 @@ def _entry(e: Any) -> Facts:
         "reason": e["reason"],
         "nodes": e["nodes"],
         "hits": e["hits"],
-        "guards": guards,
+        "guards": m.get("guards", []),
+        "symbols": m.get("symbols", []),
         "recording": m.get("recording", 0),
         "record_ms": m.get("record_ms", 0.0),
         "compile_ms": m.get("compile_ms", 0.0),
@@ -128,9 +135,13 @@ def _plan(i: int, p: Facts, entries: dict[int, Facts], roof: Facts) -> Facts:
         "symbols": (p["symbols"] or "").splitlines(),
         "facts": (p["facts"] or "").splitlines(),
         "blocks": p["blocks"],
+        "eager": _alive(p["eager"]),
+        "saved": p["saved"],
         "graph": p["graph"]["nodes"],
         "recorded": [{k: n[k] for k in ("op", "file", "line", "backward")} for n in p["recorded"]["nodes"]],
     }
+    for s in out["saved"]:
+        s["name"] = _saved_name(s, entry)
     steps = [_step(out, k, s, roof) for k, s in enumerate(p["steps"])]
     out["steps"] = steps
     out["own_ms"] = max(0.0, close_ms - sum(s["run_ms"] for s in steps))
@@ -140,6 +151,28 @@ def _plan(i: int, p: Facts, entries: dict[int, Facts], roof: Facts) -> Facts:
     out["own_total_ms"] = out["own_ms"] * scale
     modules.place(out["graph"], entry["inputs"] if entry and p["what"] != "backward" else [])
     return out
+
+
+def _alive(blocks: list[Facts]) -> list[int]:
+    """Bytes that are alive at each node, if each is freed after its last use."""
+    change: dict[int, int] = {}
+    for b in blocks:
+        change[b["first"]] = change.get(b["first"], 0) + b["bytes"]
+        change[b["last"] + 1] = change.get(b["last"] + 1, 0) - b["bytes"]
+    out, alive = [], 0
+    for at in range(max(change, default=0)):
+        alive += change.get(at, 0)
+        out.append(alive)
+    return out
+
+
+def _saved_name(s: Facts, entry: Facts | None) -> str:
+    """The parameter or argument, the result, or the operation that made it."""
+    if s["kind"] == "input" and entry and s["index"] < len(entry["inputs"]):
+        return str(entry["inputs"][s["index"]])
+    if s["kind"] == "result":
+        return f"result {s['index']}: {s['op'] or ''}"
+    return s["op"] or s["kind"]
 
 
 def _step(plan: Facts, k: int, s: Facts, roof: Facts) -> Facts:
@@ -296,10 +329,11 @@ def _recompiles(events: list[Facts], entries: list[Facts]) -> list[Facts]:
     return sorted(out.values(), key=lambda r: -r["total_ms"])
 
 
-def _fallbacks(events: list[Facts]) -> list[Facts]:
+def _events(events: list[Facts], kind: str) -> list[Facts]:
+    """One a place and text."""
     out: dict[tuple[Any, ...], Facts] = {}
     for v in events:
-        if v["kind"] == "fallback":
+        if v["kind"] == kind:
             out.setdefault((v["file"], v["line"], v["text"]), {**v, "n": 0})["n"] += 1
     return list(out.values())
 

@@ -12,11 +12,11 @@ _ATTRIBUTE = re.compile(r"\[['\"](\w+)['\"]\]|\.(\w+)|\[(\d+)\]")
 _INNER = {"_parameters", "_buffers", "_modules", "self"}
 
 
-def names(objects: list[Any]) -> dict[int, str]:
-    """By id: the path of each tensor among the objects from the outermost module that has it."""
-    wanted = {id(o) for o in objects if isinstance(o, torch.Tensor)}
-    if not wanted:
-        return {}
+def names() -> dict[int, str]:
+    """By id: the path of each parameter, buffer and module from the outermost module that has it.
+
+    What optimizers keep for a parameter is named by it.
+    """
     alive = [
         o for o in gc.get_objects() if issubclass(type(o), torch.nn.Module)
     ]  # asks no proxy for its class
@@ -25,10 +25,14 @@ def names(objects: list[Any]) -> dict[int, str]:
     for m in alive:
         if id(m) in inner:
             continue
-        for named in (m.named_parameters, m.named_buffers):
+        for named in (m.named_parameters, m.named_buffers, m.named_modules):
             for name, t in named(remove_duplicate=False):
-                if id(t) in wanted:
+                if name:
                     found.setdefault(id(t), name)
+    for optimizer in [o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer)]:
+        for p, state in optimizer.state.items():
+            for key, t in state.items() if isinstance(state, dict) else ():
+                found.setdefault(id(t), f"{found.get(id(p), 'parameter')}: {key}")
     return found
 
 

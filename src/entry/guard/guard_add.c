@@ -7,6 +7,7 @@
 #include "entry/guard/dict_watch.h"
 #include "entry/guard/gc_holder.h"
 #include "entry/guard/guard_check.h"
+#include "entry/guard/guard_cost.h"
 #include "entry/guard/late_draws.h"
 #include "entry/guard/overlap.h"
 #include "entry/guard/source.h"
@@ -33,6 +34,11 @@ static bool guard_grow(MgGuards *g, void **arr, uint32_t *cap, size_t size) {
   *arr = p;
   *cap = n;
   return true;
+}
+
+static void guard_set_op(MgGuards *g, MgGuardOp *op, MgGuardOp to) {
+  *op = to;
+  mg_guard_cost_place(g, op);
 }
 
 /* ---- life ---- */
@@ -74,6 +80,7 @@ MgGuards *mg_guards_new(PyObject *slot_names) {
     return NULL;
   }
   mg_state_read(&g->state);
+  mg_guard_cost_begin(g);
   return g;
 }
 
@@ -107,6 +114,7 @@ void mg_guards_free(MgGuards *g) {
   MgMap *maps[] = {&g->by_src, &g->by_dict, &g->by_type, &g->by_held, &g->by_fact};
   for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) mg_map_free(maps[i]);
   mg_draw_free(g);
+  mg_guard_cost_free(g);
   free(g->src);
   free(g->op);
   free(g->pinned);
@@ -303,7 +311,7 @@ void mg_guard_add(MgGuards *g, MgGuardKind kind, SrcRef src, PyObject *o, int64_
   MgGuardOp *op = PUSH(g, op, nop, cap_op);
   if (!op) return;
   mg_guards_hold(g, o);
-  *op = (MgGuardOp){.kind = kind, .src = src, .o = o, .u.i = i};
+  guard_set_op(g, op, (MgGuardOp){.kind = kind, .src = src, .o = o, .u.i = i});
 }
 
 void mg_guard_value(MgGuards *g, SrcRef src, PyObject *o) {
@@ -321,12 +329,12 @@ void mg_guard_value(MgGuards *g, SrcRef src, PyObject *o) {
 void mg_guard_pair(MgGuards *g, MgGuardKind kind, SrcRef a, SrcRef b, int64_t i) {
   if (!guard_is_new(g, kind, a, NULL, (int64_t)b << 32 ^ i)) return;
   MgGuardOp *op = PUSH(g, op, nop, cap_op);
-  if (op) *op = (MgGuardOp){.kind = kind, .src = a, .src2 = b, .u.i = i};
+  if (op) guard_set_op(g, op, (MgGuardOp){.kind = kind, .src = a, .src2 = b, .u.i = i});
 }
 
 void mg_guard_apart(MgGuards *g, struct MgApart *a) {
   MgGuardOp *op = PUSH(g, op, nop, cap_op);
-  if (op) *op = (MgGuardOp){.kind = GK_apart, .u.apart = a};
+  if (op) guard_set_op(g, op, (MgGuardOp){.kind = GK_apart, .u.apart = a});
   else mg_apart_free(a);
 }
 
@@ -336,7 +344,7 @@ void mg_guard_pinned(MgGuards *g, MgGuardKind kind, PyObject *owner, PyObject *w
   if (!op) return;
   mg_guards_hold(g, owner);
   mg_guards_hold(g, want);
-  *op = (MgGuardOp){.kind = kind, .o = owner, .u.want = want};
+  guard_set_op(g, op, (MgGuardOp){.kind = kind, .o = owner, .u.want = want});
 }
 
 void mg_guard_member(MgGuards *g, PyObject *owner, PyObject *descr, PyObject *value) {
@@ -350,7 +358,7 @@ void mg_guard_member(MgGuards *g, PyObject *owner, PyObject *descr, PyObject *va
   }
   mg_guards_hold(g, owner);
   mg_guards_hold(g, pair);
-  *op = (MgGuardOp){.kind = GK_member_is, .o = owner, .u.want = pair};
+  guard_set_op(g, op, (MgGuardOp){.kind = GK_member_is, .o = owner, .u.want = pair});
   Py_DECREF(pair);
 }
 
@@ -364,7 +372,7 @@ void mg_guard_tensor(MgGuards *g, SrcRef src, PyObject *tensor) {
     return;
   }
   mg_guards_hold(g, (PyObject *)f->type);
-  *op = (MgGuardOp){.kind = GK_tensor, .src = src, .u.facts = f};
+  guard_set_op(g, op, (MgGuardOp){.kind = GK_tensor, .src = src, .u.facts = f});
 }
 
 MgFacts *mg_guard_facts(MgGuards *g, SrcRef src) {
@@ -386,7 +394,7 @@ void mg_guard_array(MgGuards *g, SrcRef src, PyObject *array) {
   if (!guard_is_new(g, GK_array, src, NULL, 0)) return;
   MgNdFacts *f = mg_nd_facts_new(array);
   MgGuardOp *op = f ? PUSH(g, op, nop, cap_op) : NULL;
-  if (op) *op = (MgGuardOp){.kind = GK_array, .src = src, .u.array = f};
+  if (op) guard_set_op(g, op, (MgGuardOp){.kind = GK_array, .src = src, .u.array = f});
   else {
     free(f);
     g->failed = true;
@@ -646,7 +654,7 @@ void mg_guard_not_registered(MgGuards *g, PyObject *abc, PyObject *sub) {
   mg_guards_hold(g, abc);
   mg_guards_hold(g, sub);
   *known = (MgNotAbc){sub, mg_guard_abc_token()};
-  *op = (MgGuardOp){.kind = GK_not_abc, .o = abc, .u.abc = known};
+  guard_set_op(g, op, (MgGuardOp){.kind = GK_not_abc, .o = abc, .u.abc = known});
 }
 
 void mg_guard_empty(MgGuards *g, PyObject *dict) {

@@ -370,16 +370,48 @@ static GuardPhase guard_changed_hold(MgGuards *g, uint32_t *at, PyObject **bad_k
   return ph;
 }
 
-/* The check itself: which phase failed, and where. */
-static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint32_t *at,
-                            PyObject **bad_key) {
-  if (g->dead) return PH_dead;
+static bool guard_state_holds(const MgGuards *g) {
   MgTorchState now;
   mg_state_read(&now);
   if (!g->engine)
     now.anomaly =
         g->state.anomaly; /* runs of what is recorded obey it, backward passes that are recorded do not */
-  if (memcmp(&now, &g->state, sizeof now)) return PH_state;
+  return !memcmp(&now, &g->state, sizeof now);
+}
+
+static GuardPhase guard_slots_hold(const MgGuards *g, uint32_t *at) {
+  for (uint32_t i = 0; i < g->nslot; i++) {
+    const MgFastSlot *f = &g->fast_slot[i];
+    if (*f->slot != f->dict || Py_TYPE(f->owner) != f->type) {
+      *at = i;
+      return PH_slot;
+    }
+  }
+  return PH_none;
+}
+
+static GuardPhase guard_types_hold(MgGuards *g, uint32_t *at, PyObject **bad_key) {
+  for (uint32_t i = 0; i < g->ntype; i++) {
+    MgFastType *f = &g->fast_type[i];
+    if (f->version && mg_type_version(f->type) == f->version) continue;
+    if (!guard_type_holds(&g->type[i], bad_key)) {
+      *at = i;
+      return PH_type;
+    }
+    f->version = mg_guard_type_version(f->type);
+  }
+  return PH_none;
+}
+
+static GuardPhase guard_dicts_as_were(MgGuards *g, uint32_t *at, PyObject **bad_key) {
+  return g->watched ? guard_changed_hold(g, at, bad_key) : guard_dicts_hold(g, at, bad_key);
+}
+
+/* The check itself: which phase failed, and where. */
+static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint32_t *at,
+                            PyObject **bad_key) {
+  if (g->dead) return PH_dead;
+  if (!guard_state_holds(g)) return PH_state;
   memcpy(vals, g->preset, sizeof *vals * (g->nsrc ? g->nsrc : 1));
   uint32_t nop = g->nop - g->npinned;
   uint64_t turn = mg_source_turn();
@@ -393,33 +425,77 @@ static GuardPhase guard_run(MgGuards *g, const MgSlots *s, PyObject **vals, uint
     *at = nop + tensor;
     return PH_op;
   }
-  for (uint32_t i = 0; i < g->nslot; i++) {
-    const MgFastSlot *f = &g->fast_slot[i];
-    if (*f->slot != f->dict || Py_TYPE(f->owner) != f->type) {
-      *at = i;
-      return PH_slot;
-    }
+  GuardPhase ph = guard_slots_hold(g, at);
+  if (!ph) ph = guard_dicts_as_were(g, at, bad_key);
+  return ph ? ph : guard_types_hold(g, at, bad_key);
+}
+
+bool mg_guards_group_holds(MgGuards *g, MgGuardGroup group) {
+  uint32_t at = 0;
+  PyObject *key = NULL;
+  switch (group) {
+  case GROUP_state: return guard_state_holds(g);
+  case GROUP_slots: return !guard_slots_hold(g, &at);
+  case GROUP_dicts: return !guard_dicts_as_were(g, &at, &key);
+  case GROUP_types: return !guard_types_hold(g, &at, &key);
+  case GROUP_hooks: return guard_hooks_hold(g);
+  case GROUP__COUNT: break;
   }
-  GuardPhase ph = g->watched ? guard_changed_hold(g, at, bad_key) : guard_dicts_hold(g, at, bad_key);
-  if (ph) return ph;
-  for (uint32_t i = 0; i < g->ntype; i++) {
-    MgFastType *f = &g->fast_type[i];
-    if (f->version && mg_type_version(f->type) == f->version) continue;
-    if (!guard_type_holds(&g->type[i], bad_key)) {
-      *at = i;
-      return PH_type;
-    }
-    f->version = mg_guard_type_version(f->type);
-  }
-  return PH_none;
+  return false;
+}
+
+/* For reports. */
+static void guard_count_failure(MgGuards *g, GuardPhase ph, uint32_t at) {
+  static const MgGuardGroup group[] = {[PH_state] = GROUP_state,
+                                       [PH_slot] = GROUP_slots,
+                                       [PH_dict] = GROUP_dicts,
+                                       [PH_type] = GROUP_types,
+                                       [PH_hooks] = GROUP_hooks};
+  if (ph == PH_op) mg_guard_cost_failed(g, at);
+  else if (ph != PH_dead) mg_guard_cost_failed_group(g, group[ph]);
 }
 
 /* ---- explaining and printing ---- */
+
+static void guard_put_object(MgStrbuf *out, PyObject *o);
+
+/* The first few items of a list or tuple. */
+static void guard_put_items(MgStrbuf *out, PyObject *o) {
+  enum { ITEMS = 6 };
+  bool list = PyList_Check(o);
+  mg_sb_putc(out, list ? '[' : '(');
+  for (Py_ssize_t i = 0; i < Py_SIZE(o) && i < ITEMS; i++) {
+    if (i) mg_sb_puts(out, ", ");
+    PyObject *item = list ? PyList_GET_ITEM(o, i) : PyTuple_GET_ITEM(o, i);
+    if (PyList_CheckExact(item) || PyTuple_CheckExact(item)) mg_sb_puts(out, "...");
+    else guard_put_object(out, item);
+  }
+  if (Py_SIZE(o) > ITEMS) mg_sb_printf(out, ", ... %zd in all", Py_SIZE(o));
+  else if (!list && Py_SIZE(o) == 1) mg_sb_putc(out, ',');
+  mg_sb_putc(out, list ? ']' : ')');
+}
 
 /* No method of the program runs: an instance of its own class is shown by class and address. */
 static void guard_put_object(MgStrbuf *out, PyObject *o) {
   if (!o) {
     mg_sb_puts(out, "nothing");
+    return;
+  }
+  if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {
+    guard_put_items(out, o);
+    return;
+  }
+  if (PyCode_Check(o) || PyFunction_Check(o)) { /* a name and a line say more than an address */
+    PyCodeObject *co = PyCode_Check(o) ? (PyCodeObject *)o : (PyCodeObject *)PyFunction_GET_CODE(o);
+    const char *name = PyUnicode_AsUTF8(co->co_qualname);
+    const char *file = name ? PyUnicode_AsUTF8(co->co_filename) : NULL;
+    const char *slash = file ? strrchr(file, '/') : NULL;
+    mg_sb_printf(out, "<%s %s, %s:%d>", PyCode_Check(o) ? "code" : "function", name ? name : "?",
+                 slash  ? slash + 1
+                 : file ? file
+                        : "?",
+                 co->co_firstlineno);
+    mg_clear_shown();
     return;
   }
   bool own = Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE && !PyType_Check(o);
@@ -433,7 +509,7 @@ static void guard_put_object(MgStrbuf *out, PyObject *o) {
   mg_clear_shown();
 }
 
-static void guard_put_op(const MgGuards *g, const MgGuardOp *op, MgStrbuf *out) {
+void mg_guard_put(const MgGuards *g, const MgGuardOp *op, MgStrbuf *out) {
   if (op->src) mg_source_print(g, op->src, out);
   else if (op->kind == GK_null || op->kind == GK_quiet_slot) mg_sb_printf(out, "slot %d", (int)op->u.i);
   else if (op->kind == GK_apart) mg_sb_puts(out, "tensors");
@@ -482,7 +558,7 @@ static void guard_explain(MgGuards *g, GuardPhase ph, uint32_t at, PyObject *key
   }
   case PH_op: {
     const MgGuardOp *op = &g->op[at];
-    guard_put_op(g, op, out);
+    mg_guard_put(g, op, out);
     PyObject *v = op->src ? vals[op->src] : NULL;
     if (op->kind == GK_tensor) {
       mg_facts_explain(op->u.facts, v, text, sizeof text);
@@ -542,6 +618,7 @@ bool mg_guards_check(const MgGuards *cg, const MgSlots *s, PyObject **vals, MgGu
   PyObject *key = NULL;
   GuardPhase ph = guard_run(g, s, vals, &at, &key);
   if (ph == PH_none) return true;
+  if (g->cost && !why) guard_count_failure(g, ph, at); /* with a reason it is looked at again */
   if (why) {
     MgStrbuf out = {0};
     guard_explain(g, ph, at, key, vals, &out);
@@ -558,7 +635,7 @@ bool mg_guards_check(const MgGuards *cg, const MgSlots *s, PyObject **vals, MgGu
 void mg_guards_print(const MgGuards *g, MgStrbuf *out) {
   for (uint32_t i = 0; i < g->nop; i++) {
     if (g->op[i].kind == GK_load) continue;
-    guard_put_op(g, &g->op[i], out);
+    mg_guard_put(g, &g->op[i], out);
     mg_sb_putc(out, '\n');
   }
   for (uint32_t i = 0; i < g->ndict; i++) {

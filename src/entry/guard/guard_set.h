@@ -10,6 +10,7 @@
 
 typedef struct MgApart MgApart;
 typedef struct MgDraw MgDraw;
+typedef struct MgGuardCost MgGuardCost;
 typedef struct MgGuards MgGuards;
 typedef struct MgNdFacts MgNdFacts;
 
@@ -145,6 +146,7 @@ struct MgGuards {
   bool dead;                                        /* a watched object died */
   void (*on_death)(void *arg);                      /* told once, with the GIL held; may free the set */
   void *death_arg;
+  MgGuardCost *cost; /* for reports; NULL: there is none */
 };
 
 /* What guards ask of the recording of this thread; a table, since record lies above.
@@ -153,6 +155,7 @@ typedef struct MgGuardAsks {
   bool (*is_fresh)(PyObject *o); /* was o made while recording? */
   bool (*is_older)(PyObject *o); /* has the recording met o, which is older? */
   SrcRef (*changing_key)(PyObject *dict, PyObject *owner, PyObject *key, PyObject *val); /* mg_dynfloat_key */
+  uint32_t (*place)(const char **path); /* the line that is recorded, and its file; 0: none */
 } MgGuardAsks;
 extern const MgGuardAsks mg_guard_asks;
 #endif

@@ -7,6 +7,7 @@
 #include "driver/plan_record.h"
 #include "entry/guard/guard_add.h"
 #include "entry/guard/guard_check.h"
+#include "entry/guard/guard_cost.h"
 #include "entry/guard/source.h"
 #include "entry/launch/config.h"
 #include "entry/launch/events.h"
@@ -314,7 +315,10 @@ static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***val
     e->refs++; /* comparing may run Python code, which may drop entries, and the site with them */
     uint64_t t = mg_measure_on && mg_measure_closely((uint64_t)e->hits) ? mg_ticks() : 0;
     bool holds = mg_guards_check(e->guards, slots, *vals, NULL) && mg_exec_fits(e->exec, *vals, at);
-    if (t && holds) mg_ticks_add(&e->guarding, t);
+    if (t && holds) {
+      mg_ticks_add(&e->guarding, t);
+      mg_guard_cost_sample(e->guards, slots, *vals);
+    }
     *gone = e->bucket != b;
     if (holds) {
       if (!*gone) b->misses = 0;
@@ -518,6 +522,21 @@ static PyObject *cache_input(const MgEntry *e, uint32_t i) {
   return s;
 }
 
+/* What each symbol of the entry's graph is: the text of its source; "" for one that depends on data. */
+static PyObject *cache_symbols(const MgEntry *e) {
+  const MgExecSizes *s = e->exec->sizes;
+  PyObject *list = PyList_New(0);
+  for (uint32_t i = 0; list && s && i < s->n; i++) {
+    MgStrbuf text = {0};
+    if (s->src[i]) mg_source_print(e->guards, s->src[i], &text);
+    PyObject *t = PyUnicode_FromString(mg_sb_ok(&text) ? mg_sb_text(&text) : "");
+    mg_sb_free(&text);
+    if (!t || PyList_Append(list, t)) Py_CLEAR(list);
+    Py_XDECREF(t);
+  }
+  return list;
+}
+
 /* For reports: what an entry costs, and the inputs of its graph; None when nothing is measured. */
 static PyObject *cache_entry_measured(const MgEntry *e) {
   if (!mg_measure_on) Py_RETURN_NONE;
@@ -529,10 +548,15 @@ static PyObject *cache_entry_measured(const MgEntry *e) {
   }
   double ns = e->guarding.n ? mg_ticks_ms(e->guarding.ticks) * 1e6 / (double)e->guarding.n : 0;
   double ms = e->running.n ? mg_ticks_ms(e->running.ticks) / (double)e->running.n : 0;
-  return inputs ? Py_BuildValue("{s:N,s:K,s:d,s:d,s:d,s:d}", "inputs", inputs, "recording",
-                                (unsigned long long)e->recording, "record_ms", e->record_ms, "compile_ms",
-                                e->compile_ms, "guard_ns", ns, "run_ms", ms)
-                : NULL;
+  PyObject *symbols = inputs ? cache_symbols(e) : NULL,
+           *guards = symbols ? mg_guard_cost_list(e->guards) : NULL;
+  if (guards)
+    return Py_BuildValue("{s:N,s:K,s:d,s:d,s:d,s:d,s:N,s:N}", "inputs", inputs, "recording",
+                         (unsigned long long)e->recording, "record_ms", e->record_ms, "compile_ms",
+                         e->compile_ms, "guard_ns", ns, "run_ms", ms, "guards", guards, "symbols", symbols);
+  Py_XDECREF(inputs);
+  Py_XDECREF(symbols);
+  return NULL;
 }
 
 static PyObject *cache_entry_dict(MgCodeInfo *info, MgSite *s, MgEntry *e) {

@@ -84,10 +84,28 @@ static NodeRef place_forward(const MgRec *r) {
   return 0;
 }
 
-uint32_t mg_place_now(const MgRec *r, const char **file) {
-  const MgLoop *at = NULL;
-  NodeRef n;
+static const MgLoop *place_frame(const MgRec *r) {
+  const MgLoop *l = r->top;
+  while (l && mg_skip_is_torch(l->v.code)) l = l->up;
+  return l ? l : r->top;
+}
+
+PyCodeObject *mg_place_code(const MgRec *r) {
+  const MgLoop *at = place_frame(r);
+  return at ? at->v.code : NULL;
+}
+
+uint32_t mg_place_at(const MgRec *r, const char **file) {
+  const MgLoop *at = place_frame(r);
   *file = NULL;
+  if (!at || !at->in) return r->line;
+  if (!place_generated(at->v.code)) *file = place_file(at->v.code);
+  int32_t line = at->code->line[at->in - at->code->instr];
+  return line > 0 ? (uint32_t)line : 0;
+}
+
+uint32_t mg_place_now(const MgRec *r, const char **file) {
+  NodeRef n;
   if (mg_measure_on && r->cap) {
     if (!r->in_joint) {
       place_note(r);
@@ -96,13 +114,7 @@ uint32_t mg_place_now(const MgRec *r, const char **file) {
       return mg_node(r->g, n)->line;
     }
   }
-  for (const MgLoop *l = r->top; l && !at; l = l->up)
-    if (!mg_skip_is_torch(l->v.code)) at = l;
-  if (!at) at = r->top;
-  if (!at || !at->in) return r->line;
-  if (!place_generated(at->v.code)) *file = place_file(at->v.code);
-  int32_t line = at->code->line[at->in - at->code->instr];
-  return line > 0 ? (uint32_t)line : 0;
+  return mg_place_at(r, file);
 }
 
 /* The function of the frame, or the class of the module that torch's code calls (_call_impl and the like). */

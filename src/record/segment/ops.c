@@ -6,6 +6,7 @@
 #include "record/core/identity.h"
 #include "record/core/ops.h"
 #include "record/core/recording.h"
+#include "record/core/source_place.h"
 #include "record/dispatch/constant_tensors.h"
 #include "record/dispatch/dispatch.h"
 #include "record/dispatch/one_hot.h"
@@ -43,5 +44,12 @@ const MgRecOps mg_ops = {
 
 static bool ops_is_older(PyObject *o) { return mg_map_getp(&mg_rec->ident->by_orig, o) != MG_MAP_NONE; }
 
+static uint32_t ops_place(const char **path) {
+  const char *file = NULL;
+  uint32_t line = mg_rec && mg_rec->top ? mg_place_at(mg_rec, &file) : 0;
+  *path = mg_place_path(file);
+  return line;
+}
+
 const MgGuardAsks mg_guard_asks = {
-    .is_fresh = mg_is_fresh, .is_older = ops_is_older, .changing_key = mg_dynfloat_key};
+    .is_fresh = mg_is_fresh, .is_older = ops_is_older, .changing_key = mg_dynfloat_key, .place = ops_place};

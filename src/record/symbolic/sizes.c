@@ -5,6 +5,7 @@
 #include <string.h>
 #include "entry/guard/automatic_dynamic.h"
 #include "entry/guard/guard_add.h"
+#include "entry/launch/events.h"
 #include "entry/guard/late_draws.h"
 #include "entry/guard/source.h"
 #include "entry/launch/config.h"
@@ -15,14 +16,23 @@
 #include "host/torch/tensor_facts.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
+#include "record/core/source_place.h"
 #include "record/symbolic/dynamic_sources.h"
 #include "record/symbolic/number.h"
 #include "record/symbolic/number_ops.h"
 #include "record/symbolic/size_marks.h"
 #include "record/symbolic/unbacked.h"
 
+/* For reports: the line that made all sizes constants. */
+static void symsize_tell(const MgRec *r, const char *why) {
+  const char *file;
+  int line = (int)mg_place_at(r, &file);
+  mg_event("static", mg_place_code(r), line, why);
+}
+
 void mg_symsize_give_up(MgRec *r, const char *why) {
   MgRec *before = mg_rec;
+  if (mg_measure_on) symsize_tell(r, why);
   mg_retry_fail(r, RETRY_sizes);
   mg_rec = r;
   mg_rec_break(BK_symbolic_size, "%s", why);
