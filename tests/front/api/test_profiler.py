@@ -206,3 +206,30 @@ def test_graphs_with_sizes_that_depend_on_data():
     f(x)
     p = profiled(f, x)
     assert all("test_profiler.py" in name for name, _ in scopes(p)) and scopes(p)
+
+
+def test_other_observers_of_a_thread_see_the_same_scopes():
+    """As emit_nvtx and emit_itt are: they add a callback to the thread's own list."""
+    f = magneto.compile(fused)
+    x, w = torch.randn(16, 8), torch.randn(8, 4)
+    f(x, w)
+    with torch.autograd.profiler_legacy.profile() as p:
+        f(x, w)
+    assert [e.name for e in p.function_events] == [name for name, _ in scopes(profiled(f, x, w))] != []
+    with torch.autograd.profiler.emit_itt(enabled=torch.profiler.itt.is_available()):
+        assert torch.allclose(f(x, w)[0], fused(x, w)[0])
+
+
+def test_observers_of_all_threads_see_graphs_that_take_long(tmp_path):
+    f = magneto.compile(fused)
+    x, w = torch.randn(512, 256), torch.randn(256, 64)
+    f(x, w)
+    observer = torch.profiler.ExecutionTraceObserver().register_callback(str(tmp_path / "trace.json"))
+    observer.start()
+    f(x, w)
+    observer.stop()
+    observer.unregister_callback()
+    nodes = json.loads((tmp_path / "trace.json").read_text())["nodes"]
+    ours = {n["id"]: n for n in nodes if n["name"].startswith("magneto::")}
+    assert {n["name"] for n in ours.values()} == {name for name, _ in scopes(profiled(f, x, w))}
+    assert sum(n["ctrl_deps"] in ours for n in ours.values()) == len(ours) - 1  # all but the graph's own
