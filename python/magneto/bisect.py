@@ -1,7 +1,7 @@
 """``python -m magneto.bisect PROGRAM [arguments]``: the smallest graph that is wrong in a program.
 
 The program runs with MAGNETO_REPRO, so the first call of each graph is compared with eager.
-What differs, cannot be compiled or crashes is traced to a pass and an operator.
+What differs, cannot be compiled, crashes, hangs or is slow is traced to a pass and an operator.
 It is then written as a program of its own.
 """
 
@@ -19,6 +19,9 @@ import torch
 
 from ._trust import beside, locate, repro
 
+HUNG = -1000  # in place of the status of a process that had to be ended
+TRIAL = 60.0  # seconds in which one trial has to end
+
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
@@ -29,6 +32,12 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--seconds", type=float, default=300.0, help="that looking for the place of a crash may take"
+    )
+    parser.add_argument(
+        "--slow", type=float, metavar="FACTOR", help="also graphs that take so many times as long as eager"
+    )
+    parser.add_argument(
+        "--hang", type=float, metavar="SECONDS", help="end the program after so long, as if it had crashed"
     )
     parser.add_argument("program", nargs=argparse.REMAINDER, help="prog.py or -m module, and its arguments")
     args = parser.parse_args(argv)
@@ -44,15 +53,36 @@ def _signal_name(status: int) -> str:
         return f"signal {-status}"
 
 
+def _run(command: list[str], env: dict[str, str], seconds: float | None, quiet: bool = False) -> int:
+    """The status of a process; HUNG if it did not end in time."""
+    with subprocess.Popen(
+        command,
+        env=env,
+        stdout=subprocess.DEVNULL if quiet else None,
+        stderr=subprocess.DEVNULL if quiet else None,
+    ) as process:
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return HUNG
+
+
+def _how(status: int) -> str:
+    if status == HUNG:
+        return "it does not end"
+    return f"it ends the process by {_signal_name(status)}"
+
+
 def _crash(case: locate.Case, limit: int = -1) -> beside.Found | None:
-    """Does a process that compiles and runs the case end by a signal?"""
+    """Does a process that compiles and runs the case end by a signal, or not end?"""
     env = {name: value for name, value in os.environ.items() if name != "MAGNETO_REPRO"}
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "case.pt"
         torch.save(case, file)
         command = [sys.executable, "-m", "magneto._trust.trial", str(file), str(limit)]
-        status = subprocess.run(command, env=env, capture_output=True).returncode
-    return beside.Found(f"it ends the process by {_signal_name(status)}", []) if status < 0 else None
+        status = _run(command, env, TRIAL, quiet=True)
+    return beside.Found(_how(status), []) if status < 0 else None
 
 
 def _after_crash(file: pathlib.Path, status: int, seconds: float) -> str | None:
@@ -61,7 +91,7 @@ def _after_crash(file: pathlib.Path, status: int, seconds: float) -> str | None:
     if not _crash((p, inputs, diff)):
         return None
     place = locate.locate(p, inputs, diff, _crash, seconds)
-    return repro.write(place, f"it ends the process by {_signal_name(status)}", (p, inputs, diff), _crash)
+    return repro.write(place, _how(status), (p, inputs, diff), _crash)
 
 
 def _title(file: pathlib.Path) -> str:
@@ -76,11 +106,15 @@ def main(argv: list[str] | None = None) -> int:
     out.mkdir(parents=True, exist_ok=True)
     os.environ["MAGNETO_REPRO"] = str(out)
     before = set(out.iterdir())
-    status = subprocess.run([sys.executable, *args.program]).returncode
+    env = dict(os.environ)
+    if args.slow:  # graphs that are left to eager since they are slow are wanted, too
+        env |= {"MAGNETO_REPRO_SLOW": str(round(args.slow * 100)), "MAGNETO_TRIALS": "0"}
+    status = _run([sys.executable, *args.program], env, args.hang)
     crashed = [file for file in out.glob("running-*.pt") if file not in before]
     for file in crashed:
         if status < 0:
-            print(f"bisect: the program ended by {_signal_name(status)}; looking for the graph", flush=True)
+            ended = "did not end" if status == HUNG else f"ended by {_signal_name(status)}"
+            print(f"bisect: the program {ended}; looking for the graph", flush=True)
             if not _after_crash(file, status, args.seconds):
                 print("bisect: the graph that was at work does not crash by itself")
         file.unlink()
@@ -88,7 +122,8 @@ def main(argv: list[str] | None = None) -> int:
     for file in found:
         print(f"bisect: {file}\n{_title(file)}")
     if not found:
-        print(f"bisect: nothing found; the program ended with status {status}")
+        ended = "did not end" if status == HUNG else f"ended with status {status}"
+        print(f"bisect: nothing found; the program {ended}")
     return 1 if found else 0
 
 

@@ -35,18 +35,18 @@ TRAINING = "fast(torch.randn(3, 8)).sum().backward()"
 def bisect(tmp_path):
     """Runs it on a program, in processes that all have a defect."""
 
-    def run(program, defect="", **more):
+    def run(program, defect="", options=(), site_code="", **more):
         site = tmp_path / "site"
         site.mkdir()
         (site / "sitecustomize.py").write_text(
-            f"from magneto import _magneto\n_magneto.plant({defect})\n" if defect else ""
+            f"from magneto import _magneto\n_magneto.plant({defect})\n" if defect else site_code
         )
         file = tmp_path / "prog.py"
         file.write_text(program)
         env = {**os.environ, "MAGNETO_STRICT": "0", **more}
         env["PYTHONPATH"] = os.pathsep.join([str(site), env.get("PYTHONPATH", "")])
         done = subprocess.run(
-            [sys.executable, "-m", "magneto.bisect", "--out", str(tmp_path / "out"), str(file)],
+            [sys.executable, "-m", "magneto.bisect", "--out", str(tmp_path / "out"), *options, str(file)],
             capture_output=True,
             text=True,
             env=env,
@@ -88,6 +88,42 @@ def test_a_graph_that_cannot_be_compiled_is_shown(bisect):
     shown = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=env)
     assert shown.returncode == 1
     assert "stopped after simplify" in shown.stderr
+
+
+@pytest.mark.parametrize("stage", ["decompose", "patterns"])
+def test_wrong_passes_of_other_kinds_are_found(bisect, stage):
+    done, programs, _ = bisect(PROGRAM.format(call="fast(torch.randn(3, 8))"), f"'{stage}'")
+    assert len(programs) == 1, done.stderr
+    assert f"Pass: {stage}" in done.stdout and "Operator: aten.sub.Tensor" in done.stdout
+
+
+SLOW = """
+import magneto._trust.slow as slow
+slow._best = lambda ways: [way() and 0.05 for way in ways[:1]] + [0.001]
+"""  # whatever is compiled takes long
+
+
+def test_a_graph_slower_than_eager_is_shown_by_a_small_program(bisect):
+    done, (program,), env = bisect(PROGRAM.format(call=TRAINING), options=["--slow", "1.5"], site_code=SLOW)
+    assert done.returncode == 1, done.stderr
+    assert "it takes 50 ms, eager 1 ms" in done.stdout
+    text = program.read_text()
+    assert text.count("torch.ops.") == 1 and len(text.splitlines()) <= 40
+    shown = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=env)
+    assert shown.returncode == 0, shown.stderr
+    assert "compiled: " in shown.stdout and "eager: " in shown.stdout
+
+
+def test_slow_graphs_are_not_looked_for_unless_asked(bisect):
+    done, programs, _ = bisect(PROGRAM.format(call=TRAINING), site_code=SLOW)
+    assert done.returncode == 0 and not programs, done.stderr
+
+
+def test_a_program_that_does_not_end_is_ended(bisect):
+    program = PROGRAM.format(call=TRAINING) + "import time; time.sleep(1e6)"
+    done, programs, _ = bisect(program, options=["--hang", "40"])
+    assert done.returncode == 0 and not programs, done.stderr
+    assert "nothing found; the program did not end" in done.stdout
 
 
 def test_nothing_is_found_in_a_program_that_is_right(bisect, tmp_path):

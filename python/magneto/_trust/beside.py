@@ -209,9 +209,11 @@ def check(ways: Any, inputs: list[Any]) -> str | bool | None:
             Found(difference(ways.compiled, ways.eager, p, inputs, diff, ways.writes), ways.steps)
         )
         return False
-    from . import repro  # which needs this module
+    from . import repro, slow  # which need this module
 
     repro.announce(p, inputs, diff)
     text = difference(ways.compiled, ways.eager, p, inputs, diff, ways.writes)
     repro.withdraw()
+    if text is None:
+        repro.tell_slow(slow.found(ways, inputs, diff), p, inputs, diff)
     return None if text is None else repro.tell(text, p, inputs, diff)

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from . import beside, locate
+from . import beside, locate, slow
 from .program import Program, Value, of_calls
 
-__all__ = ["Value", "announce", "announce_calls", "tell", "withdraw", "write"]
+__all__ = ["Value", "announce", "announce_calls", "tell", "tell_slow", "withdraw", "write"]
 
 SECONDS = 20.0  # that looking for the place of a difference may take
 SEED = 0
@@ -26,7 +26,7 @@ _numbers = itertools.count(1)
 
 HEAD = '''"""{title}"""
 
-import warnings
+import {needs}
 
 import torch
 
@@ -105,6 +105,15 @@ def tell(text: str, p: Program, inputs: list[Any], diff: list[int]) -> str:
     return said + (f"; shown by {path}" if path else "")
 
 
+def tell_slow(text: str | None, p: Program, inputs: list[Any], diff: list[int]) -> None:
+    """Writes a program for a graph that is slower than eager."""
+    if text is None:
+        return
+    kept = _plain(inputs)
+    place = locate.locate(p, kept, diff, slow.trial, SECONDS)
+    write(place, place.text or text, (p, kept, diff), slow.trial)
+
+
 def write(place: locate.Place, text: str, whole: locate.Case, trial: locate.Trial) -> str:
     """The program that shows it; "": it cannot be written.  whole: where no smaller graph shows it."""
     case = place.case or whole
@@ -121,8 +130,9 @@ def write(place: locate.Place, text: str, whole: locate.Case, trial: locate.Tria
         return ""
     title = "\n".join([f"Compiled by magneto: {title}", *([""] if facts else []), *facts])
     mode = "enable_grad" if case[2] else "no_grad"
-    head = HEAD.format(title=title + ("\n" if facts else ""))
-    name.write_text(head + body + "\n" + TAIL.format(inputs=inputs, mode=mode))
+    timed = trial is slow.trial
+    head = HEAD.format(title=title + ("\n" if facts else ""), needs="time" if timed else "warnings")
+    name.write_text(head + body + "\n" + (slow.TAIL if timed else TAIL).format(inputs=inputs, mode=mode))
     return str(name)
 
 
