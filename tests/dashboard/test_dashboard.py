@@ -3,6 +3,7 @@
 import html.parser
 import json
 
+import numpy
 import pytest
 import torch
 
@@ -97,6 +98,43 @@ def test_a_wrong_result_is_not_right():
     assert not cell.accuracy(runs, eager, lambda: [eager()[0] * 1.001])["right"]
     assert not cell.accuracy(runs, eager, lambda: [eager()[0] * torch.nan])["right"]
     assert not cell.accuracy(runs, eager, lambda: [])["right"]
+
+
+class Amplifies(torch.nn.Module):
+    """Rounding decides most of the result, as in batch norms of small batches."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return ((x * self.scale + 1e4) - 1e4) * 1e4
+
+
+def test_over_five_sizes_float64_tells_rounding_from_wrong_results():
+    net = Amplifies()
+    runs = cell.Runs(net, (torch.rand(4, 8) * 1e-2,), {}, "infer", "float32")
+
+    def other_order(x):
+        return (x * net.scale + (1e4 - 1e4)) * 1e4
+
+    def wrong(x):
+        return net(x) * 1.5
+
+    eager = runs.call(net, net)
+    assert cell.error(runs.call(other_order, net)(), eager()) > cell.SIZES_DIFFER
+    assert cell._beyond_rounding(runs, other_order, net) == 0
+    assert cell._beyond_rounding(runs, wrong, net) > cell.SIZES_DIFFER
+
+
+def test_over_five_sizes_both_draw_the_same_random_numbers():
+    class Draws(torch.nn.Module):
+        def forward(self, x):
+            return x + torch.rand(()) + float(numpy.random.rand())
+
+    net = Draws()
+    runs = cell.Runs(net, (torch.rand(4, 8),), {}, "infer", "float32")
+    assert cell._beyond_rounding(runs, net, net) == 0
 
 
 def test_the_interval_holds_the_median():
