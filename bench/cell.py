@@ -3,6 +3,7 @@
 A training step here is forward and backward: the optimizer would be the same for all.  Dropout is off.
 Accuracy: both eager and magneto are compared with the same model in float64, over all results and gradients.
 A cell is right if magneto's error is at most three times eager's and one unit of rounding.
+If not, eager runs again with each rounded number changed by a unit in its last place; that error counts, too.
 Speed: rounds of all kinds, one after the other.  The interval holds the median ratio with 95 %.
 """
 
@@ -22,6 +23,8 @@ from collections.abc import Callable
 
 import numpy
 import torch
+
+from magneto._trust import judge
 
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "amp": torch.bfloat16}
 SIZES_DIFFER = 1e-2  # of results over five sizes: more is looked at in float64
@@ -120,6 +123,19 @@ def error(got: list[torch.Tensor], want: list[torch.Tensor]) -> float:
     return worst
 
 
+def noisy_error(eager, exact: list[torch.Tensor]) -> float:
+    """Eager's largest error if each rounded number changes by up to a unit in its last place.
+
+    A maximum or a ReLU that goes the other way, and batch norms of few rows, make much of such a change.
+    """
+    worst = 0.0
+    for seed in range(1, 1 + judge.NOISY_RUNS):
+        torch.manual_seed(1)
+        with judge.Noise(seed):
+            worst = max(worst, error(eager(), exact))
+    return worst
+
+
 def accuracy(runs: Runs, eager, ours) -> dict:
     torch.manual_seed(1)
     want = eager()
@@ -132,6 +148,9 @@ def accuracy(runs: Runs, eager, ours) -> dict:
         return result | {"right": result["difference"] <= 16 * eps}
     result |= {"error": error(got, exact), "eager_error": error(want, exact)}
     result["right"] = not result["error"] > 3 * result["eager_error"] + eps
+    if not result["right"]:
+        result["noisy_error"] = noisy_error(eager, exact)
+        result["right"] = not result["error"] > 3 * result["noisy_error"] + eps
     if math.isinf(result["eager_error"]):  # eager overflows or is NaN: the same is wanted
         result["right"] = result["difference"] <= 16 * eps
     return {k: v if not isinstance(v, float) or math.isfinite(v) else None for k, v in result.items()} | {
@@ -226,7 +245,10 @@ def _beyond_rounding(runs: Runs, compiled, other) -> float:
     if exact is None:
         return differ
     eps = torch.finfo(DTYPES[runs.numbers]).eps
-    return 0.0 if error(got, exact) <= 3 * error(want, exact) + eps else differ
+    ours, theirs = error(got, exact), error(want, exact)
+    if ours > 3 * theirs + eps:
+        theirs = noisy_error(lambda: _seeded(runs.call(other, other)), exact)
+    return 0.0 if ours <= 3 * theirs + eps else differ
 
 
 def _sizes(model, mode: str, numbers: str, device: str, made: tuple) -> dict:

@@ -111,6 +111,16 @@ class Amplifies(torch.nn.Module):
         return ((x * self.scale + 1e4) - 1e4) * 1e4
 
 
+def test_a_choice_that_goes_the_other_way_by_rounding_is_not_wrong():
+    x = torch.full((1,), 0.3)
+    exact = [torch.ones(1)]
+
+    def eager():
+        return [(x * 1 > 0.3 + 1e-9).float() + 1]
+
+    assert cell.error(eager(), exact) == 0 and cell.noisy_error(eager, exact) == 1
+
+
 def test_over_five_sizes_float64_tells_rounding_from_wrong_results():
     net = Amplifies()
     runs = cell.Runs(net, (torch.rand(4, 8) * 1e-2,), {}, "infer", "float32")
