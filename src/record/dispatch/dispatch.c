@@ -668,6 +668,8 @@ static void dispatch_trim_traceback(void) {
     if ((torchs = mg_skip_is_torch(code))) Py_SETREF(tb, Py_XNewRef((PyObject *)at->tb_next));
     Py_DECREF(code);
   }
+  if (v && PyExceptionInstance_Check(v))
+    PyException_SetTraceback(v, tb ? tb : Py_None); /* NULL changes nothing */
   PyErr_Restore(t, v, tb);
 }
 
