@@ -28,7 +28,8 @@ void mg_snap_note_loop(MgBuilder *b, PyObject *const *slots, int i) {
   bool method_in_c = below && Py_TYPE(below) == &PyWrapperDescr_Type;
   const MgGuards *g = mg_rec->guards;
   bool stack = g && g->slot_names && !mg_source_slot_name(g, i);
-  b->loop = stack && !method && !method_in_c ? slots[i] : NULL;
+  bool iterates = slots[i] && PyIter_Check(slots[i]); /* a bound method of an iterator does not */
+  b->loop = stack && iterates && !method && !method_in_c ? slots[i] : NULL;
 }
 
 /* The method of a view of the dict, called; SNAP_FAIL on failure. */

@@ -165,6 +165,14 @@ def test_alive_at_a_break(name):
         assert got[2] is True
 
 
+def test_a_method_of_a_dict_iterator_waits_for_a_call():
+    def f(x):
+        return (x + 1, [iter({"a": x, "b": 2}).__next__, magneto.graph_break()][0]())
+
+    x = torch.arange(3.0)
+    assert_same(magneto.compile(f)(x), f(x), **EXACT)
+
+
 def test_returned_function_has_fresh_state():
     c = magneto.compile(_counter)
     x = torch.ones(3)
