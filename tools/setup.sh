@@ -18,13 +18,13 @@ need() { # need <description> <debian package...>
 
 PYTHON=${PYTHON:-}
 if [ -z "$PYTHON" ]; then
-  for candidate in python3.11 python3.12 python3.13 python3; do
+  for candidate in python3.11 python3.12 python3.13 python3.14 python3; do
     if command -v $candidate >/dev/null && $candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))'; then
       PYTHON=$candidate; break
     fi
   done
 fi
-[ -n "$PYTHON" ] || { need "Python 3.11 to 3.13" python3 python3-dev python3-venv; PYTHON=python3; }
+[ -n "$PYTHON" ] || { need "Python 3.11 to 3.14" python3 python3-dev python3-venv; PYTHON=python3; }
 command -v gcc >/dev/null || command -v cc >/dev/null || need "a C compiler" gcc libc6-dev
 header=$($PYTHON -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h
 [ -f "$header" ] || need "the Python headers" "$($PYTHON -c 'import sys; print("python3.%d-dev" % sys.version_info[1])')"

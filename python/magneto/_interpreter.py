@@ -12,8 +12,8 @@ import sys
 import sysconfig
 import warnings
 
-VERSIONS = ((3, 11), (3, 12), (3, 13))
-ADVICE = "use CPython 3.11 to 3.13 with the GIL"
+VERSIONS = ((3, 11), (3, 12), (3, 13), (3, 14))
+ADVICE = "use CPython 3.11 to 3.14 with the GIL"
 
 
 def _unknown() -> str | None:

@@ -95,7 +95,7 @@ static int hook_find_return(PyCodeObject *co) {
     const MgInstr *in = &c->instr[i];
     bool returns = in->op == BC_RETURN_CONST ||
                    (in->op == BC_LOAD_CONST && in->next < c->n && c->instr[in->next].op == BC_RETURN_VALUE);
-    if (returns && PyTuple_GET_ITEM(co->co_consts, in->arg) == Py_None) found = i;
+    if (returns && mg_decode_constant(in, co) == Py_None) found = i;
   }
   mg_decode_free(c);
   PyErr_Clear(); /* out of memory: the function runs as it is */
@@ -111,9 +111,7 @@ static int hook_true_check(MgFrame *f) {
   PyCodeObject *co = mg_pyframe_code(f);
   if (!mg_torch.check_with || co != (PyCodeObject *)PyFunction_GET_CODE(mg_torch.check_with)) return -1;
   if (co != code) unit = hook_find_return(co), code = co;
-  MgFrameView v;
-  mg_pyframe_view(f, &v);
-  return co->co_argcount > 1 && v.slot[1] == Py_True && !mg_pyframe_next(f) ? unit : -1;
+  return co->co_argcount > 1 && mg_pyframe_peek(f, 1) == Py_True && !mg_pyframe_next(f) ? unit : -1;
 }
 
 static PyObject *hook_eval(PyThreadState *ts, MgFrame *f, int throwflag) {

@@ -106,6 +106,7 @@ static PyObject *drive_left(MgDrive *d, int unit, bool rest) {
  * replaced by a malloc'ed one. */
 static int drive_slots(MgDrive *d, MgSlots *s, PyObject ***buf) {
   int top = mg_pyframe_stacktop(d->at.f), n = top;
+  mg_pyframe_reread(d->at.f);
   *s = (MgSlots){d->at.v.slot, top, d->at.v.func, NULL};
   if (!d->at.up) return 0;
   for (MgSegmentAt *u = d->at.up; u; u = u->up) n += 1 + mg_pyframe_stacktop(u->f);
@@ -115,6 +116,7 @@ static int drive_slots(MgDrive *d, MgSlots *s, PyObject ***buf) {
   memcpy(s->slot, d->at.v.slot, sizeof *s->slot * (size_t)top);
   n = top;
   for (MgSegmentAt *u = d->at.up; u; u = u->up) {
+    mg_pyframe_reread(u->f);
     s->slot[n++] = u->v.func;
     top = mg_pyframe_stacktop(u->f);
     memcpy(s->slot + n, u->v.slot, sizeof *s->slot * (size_t)top);
@@ -505,9 +507,7 @@ static PyObject *resume_call(MgInnerRun *run) {
 
 bool mg_resume_is_waiting(MgFrame *f) {
   if (!resume_waiting) return false;
-  MgFrameView v;
-  mg_pyframe_view(f, &v);
-  return v.func == resume_waiting->value[resume_waiting->e->inner[resume_waiting->next].first];
+  return mg_pyframe_func(f) == resume_waiting->value[resume_waiting->e->inner[resume_waiting->next].first];
 }
 
 /* Gives a new frame the slots that wait for it; *nplain: instructions to execute

@@ -26,6 +26,8 @@ static PyObject *stance_backend; /* strong; NULL: none is forced */
 static PyObject *stance_modules; /* sys.modules, borrowed from the interpreter */
 static PyObject *stance_module;  /* dict of torch._dynamo.eval_frame, strong; NULL until it is imported */
 static uint64_t stance_seen_modules, stance_seen; /* versions of both when they were last read */
+static PyObject *stance_object;                   /* torch's, when its name was last read; strong */
+static PyObject *stance_eval_frame, *stance_name; /* "torch._dynamo.eval_frame", "_stance" */
 
 /* The row of a name, or -1. */
 static int stance_find(const char *name) {
@@ -35,7 +37,9 @@ static int stance_find(const char *name) {
 }
 
 static void stance_read_torch(void) {
-  PyObject *now = PyDict_GetItemString(stance_module, "_stance");
+  PyObject *now = PyDict_GetItemWithError(stance_module, stance_name);
+  if (now && now == stance_object) return; /* torch never changes one */
+  Py_XSETREF(stance_object, Py_XNewRef(now));
   PyObject *text = now ? PyObject_GetAttrString(now, "stance") : NULL;
   const char *name = text && PyUnicode_Check(text) ? PyUnicode_AsUTF8(text) : NULL;
   int row = name ? stance_find(name) : -1;
@@ -45,12 +49,12 @@ static void stance_read_torch(void) {
 }
 
 MgStance mg_stance(void) {
-  if (!stance_module && stance_seen_modules != mg_dict_version(stance_modules)) {
+  if (!stance_module && !mg_dict_is_at(stance_modules, stance_seen_modules)) {
     stance_seen_modules = mg_dict_version(stance_modules);
-    PyObject *m = PyDict_GetItemString(stance_modules, "torch._dynamo.eval_frame");
+    PyObject *m = PyDict_GetItemWithError(stance_modules, stance_eval_frame);
     if (m && PyModule_Check(m)) stance_module = Py_NewRef(PyModule_GetDict(m));
   }
-  if (stance_module && stance_seen != mg_dict_version(stance_module)) {
+  if (stance_module && !mg_dict_is_at(stance_module, stance_seen)) {
     stance_seen = mg_dict_version(stance_module);
     stance_read_torch();
   }
@@ -84,7 +88,9 @@ static PyMethodDef stance_methods[] = {
 
 int mg_stance_init(PyObject *module) {
   stance_modules = PyImport_GetModuleDict();
-  PyObject *names = PyList_New(0);
+  stance_eval_frame = PyUnicode_InternFromString("torch._dynamo.eval_frame");
+  stance_name = PyUnicode_InternFromString("_stance");
+  PyObject *names = stance_eval_frame && stance_name ? PyList_New(0) : NULL;
   for (size_t i = 0; names && i < sizeof stance_names / sizeof *stance_names; i++) {
     PyObject *s = PyUnicode_FromString(stance_names[i].name);
     if (!s || PyList_Append(names, s)) Py_CLEAR(names);

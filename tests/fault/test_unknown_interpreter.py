@@ -36,7 +36,7 @@ def test_the_import_says_once_what_is_not_known(pretend, what):
     said = re.findall(r"RuntimeWarning: (.*)", done.stderr)
     assert len(said) == 1 and re.fullmatch(
         rf"magneto does not know {what}: nothing is compiled, everything runs eagerly; "
-        r"use CPython 3\.11 to 3\.13 with the GIL",
+        r"use CPython 3\.11 to 3\.14 with the GIL",
         said[0],
     )
 
@@ -134,7 +134,7 @@ def test_the_doctor_names_the_interpreter():
     """)
     assert done.returncode == 1, done.stderr
     assert re.search(
-        r"Python +MISSING  CPython 3\S+ without the GIL\n +-> use CPython 3\.11 to 3\.13", done.stdout
+        r"Python +MISSING  CPython 3\S+ without the GIL\n +-> use CPython 3\.11 to 3\.14", done.stdout
     )
     assert "Everything runs eagerly until this is mended: Python." in done.stdout
 

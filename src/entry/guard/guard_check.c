@@ -324,7 +324,7 @@ typedef enum GuardPhase { PH_none, PH_dead, PH_state, PH_op, PH_slot, PH_dict, P
 static bool guard_fast_dict_holds(MgGuards *g, uint32_t i, PyObject **bad_key) {
   MgFastDict *f = &g->fast_dict[i];
   uint64_t version = mg_dict_version(f->dict);
-  if (f->version == version) return true;
+  if (version && f->version == version) return true;
   if (!guard_dict_holds(&g->dict[i], bad_key)) return false;
   f->version = version;
   return true;

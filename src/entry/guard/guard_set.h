@@ -88,12 +88,20 @@ typedef struct MgFastDict {
   PyObject *dict;
   uint64_t version;
 } MgFastDict;
-/* Changes with every change of the dict.  Deprecated in 3.12, gone in 3.14. */
+/* Changes with every change of the dict.  0: not known, as on 3.14 and later, where dicts have none. */
 static inline uint64_t mg_dict_version(PyObject *dict) {
+#if PY_VERSION_HEX >= 0x030E0000
+  return 0;
+#else
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
   return ((PyDictObject *)dict)->ma_version_tag;
 #pragma GCC diagnostic pop
+#endif
+}
+/* Has the dict stayed as it was at a version?  False where that is not known. */
+static inline bool mg_dict_is_at(PyObject *dict, uint64_t version) {
+  return version && version == mg_dict_version(dict);
 }
 typedef struct MgFastSlot {
   PyObject **slot;

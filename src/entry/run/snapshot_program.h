@@ -35,7 +35,7 @@ typedef enum MgSnapOp {
   SN_frozenset, /* of the arguments */
   SN_slice,     /* start, stop, step */
   SN_function,  /* obj: the code's function as recorded; arguments: closure, defaults, kwdefaults, dict,
-                   annotations, module (or 0) */
+                   annotations, module, from 3.14 on what makes annotations (or 0) */
   SN_method,    /* function, self */
   SN_builtin,   /* obj: the recorded builtin; argument: self */
   SN_wrapper,   /* obj: descriptor; argument: self */

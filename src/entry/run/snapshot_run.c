@@ -212,6 +212,9 @@ static PyObject *snap_make_function(PyObject *bare, PyObject **v, const uint32_t
   if (k[3]) f->func_dict = Py_NewRef(v[k[3]]);
   if (k[4]) Py_XSETREF(f->func_annotations, Py_NewRef(v[k[4]]));
   if (k[5]) Py_XSETREF(f->func_module, Py_NewRef(v[k[5]]));
+#if PY_VERSION_HEX >= 0x030E0000
+  if (k[6]) Py_XSETREF(f->func_annotate, Py_NewRef(v[k[6]]));
+#endif
   return (PyObject *)f;
 }
 

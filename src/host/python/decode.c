@@ -1,4 +1,4 @@
-/* Decoding of bytecode of 3.11 to 3.13; see decode.h.  The tables are in bytecodes.def. */
+/* Decoding of bytecode of 3.11 to 3.14; see decode.h.  The tables are in bytecodes.def. */
 #include "host/python/decode.h"
 #include "base/ctx.h"
 #include <opcode.h>
@@ -26,6 +26,11 @@ typedef enum MgOperand { /* what an argument means */
                          ARG_part,      /* SET_FUNCTION_ATTRIBUTE without its function */
                          ARG_then_load, /* slot << 4 | slot of a LOAD_FAST that follows */
                          ARG_then_store,
+                         ARG_small_int,  /* LOAD_CONST of that int */
+                         ARG_common,     /* number of a constant that many programs use */
+                         ARG_special,    /* number of a special method */
+                         ARG_binary,     /* BINARY_OP, whose last operator is that of BINARY_SUBSCR */
+                         ARG_keywords,   /* CALL_FUNCTION_EX, which finds keywords or NULL */
                          ARG_intrinsic1, /* number of an intrinsic function */
                          ARG_intrinsic2
 } MgOperand;
@@ -39,7 +44,10 @@ enum { CACHE_call = 3, CACHE_jump = 0, COMPARE_SHIFT = 4, LOOP_TAIL = 1 };
 enum { CACHE_call = 3, CACHE_jump = 1, COMPARE_SHIFT = 5, LOOP_TAIL = 2 };
 #endif
 
-enum { CLOSURE_PART = 8 }; /* the last of a function's parts that MAKE_FUNCTION knows */
+/* The last of a function's parts that MAKE_FUNCTION knows: its closure, from 3.14 on what makes its
+ * annotations. */
+enum { LAST_PART = PY_VERSION_HEX < 0x030E0000 ? 8 : 16 };
+enum { OPERATOR_SUBSCR = 26, ASSERTION_ERROR = 0 }; /* of BINARY_OP and LOAD_COMMON_CONSTANT, from 3.14 on */
 
 static const struct {
   uint8_t known, op, operand, cache;
@@ -159,6 +167,17 @@ static void decode_operand(MgInstr *in, int operand, uint32_t arg) {
   case ARG_spec: in->arg = MG_FORMAT_SPEC; break;
   case ARG_then_load:
   case ARG_then_store: in->arg = (int32_t)(arg >> 4); break;
+  case ARG_small_int: in->flag = 1; break;
+  case ARG_common:
+    if (arg == ASSERTION_ERROR) in->op = BC_LOAD_ASSERTION_ERROR;
+    break;
+  case ARG_special:
+    if (arg >= MG_SPECIALS) in->op = BC_UNKNOWN; /* of coroutines */
+    break;
+  case ARG_binary:
+    if (arg == OPERATOR_SUBSCR) in->op = BC_BINARY_SUBSCR;
+    break;
+  case ARG_keywords: in->arg = 1; break;
   case ARG_intrinsic1:
   case ARG_intrinsic2: in->op = (uint8_t)decode_intrinsic(operand, (int)arg); break;
   }
@@ -171,7 +190,7 @@ static void decode_parts(const uint8_t *p, int n, MgInstr *in) {
   for (int u = in->next;; in->next = ++u) {
     int native = decode_fetch(p, n, &u, &part);
     if (native < 0 || decode_table[native].operand != ARG_part) return;
-    if (part > CLOSURE_PART) in->op = BC_UNKNOWN;
+    if (part > LAST_PART) in->op = BC_UNKNOWN;
     in->arg |= (int32_t)part;
   }
 }
@@ -191,6 +210,10 @@ static void decode_one(const uint8_t *p, int n, int start, MgInstr *in) {
   in->next = u + 1 + decode_table[native].cache;
   decode_operand(in, operand, arg);
   if (operand == ARG_function) decode_parts(p, n, in);
+#if PY_VERSION_HEX >= 0x030E0000
+  /* What monitoring counts, behind a jump that is not taken, is part of the jump. */
+  if (in->target >= 0 && in->next < n && p[2 * in->next] == NOT_TAKEN) in->next++;
+#endif
   if (in->next > n || in->target >= n || (in->target < 0 && operand == ARG_backward)) in->op = BC_UNKNOWN;
 }
 
@@ -316,3 +339,70 @@ const MgHandler *mg_decode_handler(const MgCode *c, int unit) {
   const MgHandler *h = lo ? &c->handler[lo - 1] : NULL;
   return h && unit < h->end ? h : NULL;
 }
+
+PyObject *mg_decode_constant(const MgInstr *in, PyCodeObject *co) {
+  if (!in->flag) return PyTuple_GET_ITEM(co->co_consts, in->arg);
+  PyObject *v = PyLong_FromLong(in->arg); /* one that CPython shares */
+  Py_DECREF(v);
+  return v;
+}
+
+#if PY_VERSION_HEX >= 0x030E0000
+typedef struct OffsetWalk { /* where the entry at one depth of the value stack is the offset that a handler
+                               got */
+  const MgCode *c;
+  const uint8_t *p; /* the native code */
+  int depth;
+  int *height; /* by unit: entries on the stack before it, or 0: the offset is not there */
+  int *todo, n;
+} OffsetWalk;
+
+static void offset_reach(OffsetWalk *w, int unit, int height) {
+  if (unit < 0 || unit >= w->c->n || height <= w->depth || w->height[unit]) return;
+  w->height[unit] = height;
+  w->todo[w->n++] = unit;
+}
+
+/* What may run behind the instruction at this unit: the next one, that of its jump, its handler's. */
+static void offset_step(OffsetWalk *w, int unit) {
+  int u = unit, height = w->height[unit];
+  uint32_t arg = 0;
+  int native = decode_fetch(w->p, w->c->n, &u, &arg);
+  const MgHandler *h = mg_decode_handler(w->c, u);
+  if (h && h->depth > w->depth) offset_reach(w, h->target, h->depth + h->lasti + 1);
+  if (native < 0 || !decode_table[native].known) return;
+  int op = decode_table[native].op, operand = decode_table[native].operand, target = w->c->instr[unit].target;
+  bool ends = op == BC_RETURN_VALUE || op == BC_RERAISE || op == BC_RAISE_VARARGS;
+  bool drops = operand == ARG_loop || operand == ARG_over; /* what goes through the iterator ends it, too */
+  if (drops) offset_reach(w, target, height - 1);
+  else if (operand == ARG_forward || operand == ARG_backward)
+    offset_reach(w, target, height + PyCompile_OpcodeStackEffectWithJump(native, (int)arg, 1));
+  if (!ends && op != BC_JUMP && op != BC_JUMP_BACKWARD)
+    offset_reach(w, u + 1 + decode_table[native].cache,
+                 height + PyCompile_OpcodeStackEffectWithJump(native, (int)arg, 0));
+}
+
+bool mg_decode_has_offset(const MgCode *c, PyCodeObject *co, int unit, int height, int depth) {
+  bool found = false;
+  PyObject *bytes = PyCode_GetCode(co);
+  OffsetWalk w = {c, .depth = depth};
+  w.height = mg_calloc((size_t)c->n + 1, sizeof *w.height);
+  w.todo = mg_calloc((size_t)c->n + 1, sizeof *w.todo);
+  if (!bytes || !w.height || !w.todo) {
+    PyErr_Clear(); /* out of memory: an int below an exception is an offset nearly always */
+    found = true;
+    goto done;
+  }
+  w.p = (const uint8_t *)PyBytes_AS_STRING(bytes);
+  for (int i = 0; i < c->nhandler; i++)
+    if (c->handler[i].lasti && c->handler[i].depth == depth)
+      offset_reach(&w, c->handler[i].target, depth + 2);
+  while (w.n) offset_step(&w, w.todo[--w.n]);
+  found = unit >= 0 && unit < c->n && w.height[unit] > 0 && height > depth;
+done:
+  Py_XDECREF(bytes);
+  free(w.height);
+  free(w.todo);
+  return found;
+}
+#endif

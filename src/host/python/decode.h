@@ -26,7 +26,8 @@ typedef enum MgPart {
 
 typedef struct MgInstr {
   uint8_t op;     /* MgBytecode */
-  uint8_t flag;   /* LOAD_GLOBAL: push NULL first; LOAD_SUPER_ATTR: bit 0 method, bit 1 two arguments */
+  uint8_t flag;   /* LOAD_GLOBAL: push NULL first; LOAD_SUPER_ATTR: bit 0 method, bit 1 two arguments;
+                     LOAD_CONST: arg is the constant itself, a small int */
   uint8_t part;   /* MgPart */
   int32_t arg;    /* CALL: number of arguments; names, constants and slots: their index */
   int32_t extra;  /* CALL: constant with the keyword names, or -1 */
@@ -56,10 +57,23 @@ typedef struct MgCode {
  * callable, then self or NULL. */
 enum { MG_CALLABLE_FIRST = PY_VERSION_HEX >= 0x030D0000 };
 
+/* How far below the value stack of its handler a with block keeps __exit__.  From 3.14 on self, or NULL, lies
+ * between. */
+enum { MG_EXIT_BELOW = PY_VERSION_HEX >= 0x030E0000 ? 2 : 1 };
+
+/* The argument of LOAD_SPECIAL, by CPython's numbers. */
+enum { MG_SPECIAL_ENTER, MG_SPECIAL_EXIT, MG_SPECIALS };
+
 /* The argument of FORMAT_VALUE: a conversion (CPython's numbers), and whether a format is on the stack. */
 enum { MG_FORMAT_STR = 1, MG_FORMAT_REPR, MG_FORMAT_ASCII, MG_FORMAT_CONVERSION = 3, MG_FORMAT_SPEC };
 
 MgCode *mg_decode(PyCodeObject *co); /* new; NULL with MemoryError */
+/* What LOAD_CONST or RETURN_CONST is about; borrowed. */
+PyObject *mg_decode_constant(const MgInstr *in, PyCodeObject *co);
+/* From 3.14 on: does a frame whose value stack is `height` entries high have the offset of a raising
+ * instruction at this depth of it, before the instruction at this unit?  True without an exception when out
+ * of memory. */
+bool mg_decode_has_offset(const MgCode *c, PyCodeObject *co, int unit, int height, int depth);
 /* The unit behind the instruction at this unit, both of its halves: for walks over all units. */
 static inline int mg_decode_after(const MgCode *c, int unit) {
   int next = c->instr[unit].next;

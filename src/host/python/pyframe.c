@@ -1,7 +1,8 @@
-/* Everything that depends on the layout of CPython's frames, generators and thread states (3.11 to 3.13). */
+/* Everything that depends on the layout of CPython's frames, generators and thread states (3.11 to 3.14). */
 #define Py_BUILD_CORE 1
 #include "host/python/pyframe.h"
 #include "base/assert.h"
+#include "host/python/code_info.h"
 #include "host/python/decode.h"
 #include <frameobject.h>
 #include <internal/pycore_ceval.h>
@@ -16,13 +17,22 @@
 #include <internal/pycore_dict.h>
 #include <internal/pycore_setobject.h>
 #endif
+#if PY_VERSION_HEX >= 0x030E0000
+#include <internal/pycore_interpframe.h>
+#include <internal/pycore_interpolation.h>
+#include <internal/pycore_stackref.h>
+#include <internal/pycore_template.h>
+#include <internal/pycore_typeobject.h>
+#include <internal/pycore_unicodeobject.h>
+#endif
 #include <stddef.h>
 #include <string.h>
 
 #define PY312 (PY_VERSION_HEX >= 0x030C0000)
 #define PY313 (PY_VERSION_HEX >= 0x030D0000)
-#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
-#error "host/python/pyframe.c knows CPython 3.11 to 3.13"
+#define PY314 (PY_VERSION_HEX >= 0x030E0000)
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030F0000
+#error "host/python/pyframe.c knows CPython 3.11 to 3.14"
 #endif
 #ifdef Py_GIL_DISABLED
 #error "magneto relies on the GIL: use a build of CPython that has one"
@@ -36,14 +46,106 @@ PyCodeObject *mg_pyframe_code(MgFrame *f) {
 #endif
 }
 
-void mg_pyframe_view(MgFrame *f, MgFrameView *v) {
-  v->slot = f->localsplus;
-  v->code = mg_pyframe_code(f);
-#if PY312
-  v->func = f->f_funcobj;
+PyObject *mg_pyframe_func(MgFrame *f) {
+#if PY314
+  return PyStackRef_AsPyObjectBorrow(f->f_funcobj);
+#elif PY312
+  return f->f_funcobj;
 #else
-  v->func = (PyObject *)f->f_func;
+  return (PyObject *)f->f_func;
 #endif
+}
+
+#if PY314
+/* An open frame keeps the number of its slots in use instead of the stack pointer.  So CPython's garbage
+ * collector sees nothing in it, and what its slots hold stays alive. */
+static uintptr_t pyframe_mark(int n) { return (uintptr_t)(n + 1) << 1 | 1; }
+static bool pyframe_is_open(const MgFrame *f) { return (uintptr_t)f->stackpointer & 1; }
+
+int mg_pyframe_stacktop(MgFrame *f) {
+  if (pyframe_is_open(f)) return (int)((uintptr_t)f->stackpointer >> 1) - 1;
+  return (int)(f->stackpointer - f->localsplus);
+}
+void mg_pyframe_set_stacktop(MgFrame *f, int n) {
+  MG_ASSERT(pyframe_is_open(f), "the stack of a frame is changed that is CPython's");
+  f->stackpointer = (_PyStackRef *)pyframe_mark(n);
+}
+
+/* The plain form of what a slot holds, whose reference it takes. */
+static PyObject *pyframe_plain(_PyStackRef r) {
+  if (PyStackRef_IsNull(r)) return NULL;
+  if (!PyStackRef_IsTaggedInt(r)) return PyStackRef_AsPyObjectSteal(r);
+  PyObject *v = PyLong_FromSsize_t(PyStackRef_UntagInt(r)); /* the offset that a handler got */
+  if (v) return v;
+  PyErr_Clear(); /* out of memory: the traceback shows the function's first line instead */
+  return PyLong_FromLong(0);
+}
+
+static _PyStackRef pyframe_tagged(PyObject *o) {
+  return o ? PyStackRef_FromPyObjectSteal(o) : PyStackRef_NULL;
+}
+static void pyframe_make_plain(MgFrame *f, int n) {
+  PyObject **slot = (PyObject **)f->localsplus;
+  for (int i = 0; i < n; i++) slot[i] = pyframe_plain(f->localsplus[i]);
+}
+
+static void pyframe_open(MgFrame *f) {
+  if (pyframe_is_open(f)) return;
+  int n = mg_pyframe_stacktop(f);
+  pyframe_make_plain(f, n);
+  f->stackpointer = (_PyStackRef *)pyframe_mark(n);
+}
+
+/* A handler gets the offset of the instruction that raised, as a tagged int. */
+static void pyframe_tag_offset(MgFrame *f, int unit, int i) {
+  PyCodeObject *co = mg_pyframe_code(f);
+  MgCodeInfo *info = mg_code_info(co);
+  const MgCode *code = info ? mg_code_decoded(info, co) : NULL;
+  if (!code) PyErr_Clear(); /* out of memory: taken for an offset, which it is nearly always */
+  int first = co->co_nlocalsplus, n = mg_pyframe_stacktop(f);
+  if (code && !mg_decode_has_offset(code, co, unit, n - first, i - first)) return;
+  PyObject *v = (PyObject *)f->localsplus[i].bits;
+  f->localsplus[i] = PyStackRef_TagInt(PyLong_AsSsize_t(v));
+  Py_DECREF(v);
+}
+
+static void pyframe_close(MgFrame *f, int unit) {
+  if (!pyframe_is_open(f)) return;
+  int n = mg_pyframe_stacktop(f);
+  PyCodeObject *co = mg_pyframe_code(f);
+  PyObject **slot = (PyObject **)f->localsplus, *t, *e, *tb;
+  bool handles = PyBytes_GET_SIZE(co->co_exceptiontable) > 0;
+  mg_pyframe_reread(f);
+  PyErr_Fetch(&t, &e, &tb);
+  for (int i = 0; i < n; i++) {
+    PyObject *above = i + 1 < n ? slot[i + 1] : NULL;
+    bool offset = handles && i >= co->co_nlocalsplus && above && slot[i] && PyLong_CheckExact(slot[i]);
+    if (offset && (above == Py_None || PyExceptionInstance_Check(above))) pyframe_tag_offset(f, unit, i);
+  }
+  PyErr_Restore(t, e, tb);
+  for (int i = 0; i < n; i++)
+    if (!PyStackRef_IsTaggedInt(f->localsplus[i])) f->localsplus[i] = pyframe_tagged(slot[i]);
+  f->stackpointer = f->localsplus + n;
+}
+
+void mg_pyframe_reread(MgFrame *f) {
+  if (f->frame_obj) pyframe_make_plain(f, mg_pyframe_code(f)->co_nlocalsplus);
+}
+
+PyObject *mg_pyframe_peek(MgFrame *f, int i) { return PyStackRef_AsPyObjectBorrow(f->localsplus[i]); }
+#else
+static void pyframe_open(MgFrame *f) {}
+static void pyframe_close(MgFrame *f, int unit) {}
+int mg_pyframe_stacktop(MgFrame *f) { return f->stacktop; }
+void mg_pyframe_set_stacktop(MgFrame *f, int n) { f->stacktop = n; }
+PyObject *mg_pyframe_peek(MgFrame *f, int i) { return f->localsplus[i]; }
+#endif
+
+void mg_pyframe_view(MgFrame *f, MgFrameView *v) {
+  pyframe_open(f);
+  v->slot = (PyObject **)f->localsplus;
+  v->code = mg_pyframe_code(f);
+  v->func = mg_pyframe_func(f);
   v->globals = f->f_globals;
   v->builtins = f->f_builtins;
   v->locals = f->f_locals;
@@ -61,8 +163,6 @@ void mg_pyframe_set_at(MgFrame *f, int unit) {
 }
 int mg_pyframe_next(MgFrame *f) { return mg_pyframe_at(f) + !PY313; }
 void mg_pyframe_set_next(MgFrame *f, int unit) { mg_pyframe_set_at(f, unit - !PY313); }
-int mg_pyframe_stacktop(MgFrame *f) { return f->stacktop; }
-void mg_pyframe_set_stacktop(MgFrame *f, int n) { f->stacktop = n; }
 
 /* A position that no handler covers.  A function's frame there gets no traceback entry either. */
 static void pyframe_set_outside(MgFrame *f) { mg_pyframe_set_at(f, -1); }
@@ -145,12 +245,14 @@ void mg_pyframe_leave_call(PyThreadState *ts) {
 
 PyObject *mg_pyframe_run(PyThreadState *ts, MgFrame *f, int throwflag) {
   MG_ASSERT(pyframe_current(ts) != f, "a linked frame is given to CPython");
+  pyframe_close(f, throwflag ? mg_pyframe_at(f) : mg_pyframe_next(f));
   return _PyEval_EvalFrameDefault(ts, f, throwflag);
 }
 
 PyObject *mg_pyframe_run_at(PyThreadState *ts, MgFrame *f, int unit) {
   MG_ASSERT(pyframe_current(ts) != f, "a linked frame is given to CPython");
   mg_pyframe_set_next(f, unit);
+  pyframe_close(f, unit);
   return _PyEval_EvalFrameDefault(ts, f, 0);
 }
 
@@ -164,10 +266,14 @@ static PyObject *pyframe_raise_here(PyThreadState *ts, MgFrame *f, const MgHandl
   mg_pyframe_traceback(ts);
   mg_pyframe_unlink(ts, &link);
   if (!h || (h->lasti && !at)) return mg_pyframe_drop(ts, f);
-  int height = mg_pyframe_code(f)->co_nlocalsplus + h->depth;
-  while (f->stacktop > height) Py_XDECREF(_PyFrame_StackPop(f));
-  if (at) _PyFrame_StackPush(f, at);
-  _PyFrame_StackPush(f, mg_pyframe_take_exception());
+  MgFrameView v;
+  mg_pyframe_view(f, &v);
+  int height = v.code->co_nlocalsplus + h->depth, n = mg_pyframe_stacktop(f);
+  mg_pyframe_set_stacktop(f, height < n ? height : n);
+  while (n > height) Py_XDECREF(v.slot[--n]);
+  if (at) v.slot[n++] = at;
+  v.slot[n++] = mg_pyframe_take_exception();
+  mg_pyframe_set_stacktop(f, n);
   return mg_pyframe_run_at(ts, f, h->target);
 }
 #endif
@@ -183,7 +289,10 @@ PyObject *mg_pyframe_raise(PyThreadState *ts, MgFrame *f, const MgCode *code) {
 
 PyObject *mg_pyframe_copy_int(PyObject *v) {
   size_t bits = _PyLong_NumBits(v), n = bits ? (bits - 1) / PyLong_SHIFT + 1 : 0;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* from 3.14 on */
   PyLongObject *c = _PyLong_New((Py_ssize_t)n);
+#pragma GCC diagnostic pop
   /* Behind the header: how many digits there are and the sign, then the digits. */
   if (c)
     memcpy((char *)c + sizeof(PyObject), (char *)v + sizeof(PyObject),
@@ -201,28 +310,37 @@ int mg_pyframe_leftover(MgFrame *f, PyObject *o) {
 
 PyObject *mg_pyframe_drop(PyThreadState *ts, MgFrame *f) {
   pyframe_set_outside(f);
+  pyframe_close(f, -1);
   return _PyEval_EvalFrameDefault(ts, f, 1);
 }
 
-PyObject *mg_pyframe_func(MgFrame *f) {
-  MgFrameView v;
-  mg_pyframe_view(f, &v);
-  return v.func;
+static PyGenObject *pyframe_generator(MgFrame *f) {
+#if PY314
+  return _PyGen_GetGeneratorFromFrame(f);
+#else
+  return _PyFrame_GetGenerator(f);
+#endif
 }
 
+static MgFrame *pyframe_of_generator(PyGenObject *g) { return (MgFrame *)&g->gi_iframe; }
+
 PyObject *mg_pyframe_generator(MgFrame *f) {
-  return f->owner == FRAME_OWNED_BY_GENERATOR ? (PyObject *)_PyFrame_GetGenerator(f) : NULL;
+  return f->owner == FRAME_OWNED_BY_GENERATOR ? (PyObject *)pyframe_generator(f) : NULL;
 }
 
 PyObject *mg_pyframe_unresume(PyThreadState *ts, MgFrame *f, int yield_unit) {
-  PyObject **sent = &f->localsplus[f->stacktop - 1]; /* pushed by send() */
+  MgFrameView v;
+  mg_pyframe_view(f, &v);
+  int top = mg_pyframe_stacktop(f) - 1;
+  PyObject **sent = &v.slot[top]; /* pushed by send() */
   if (yield_unit >= 0) {
     Py_SETREF(*sent, Py_NewRef(Py_None));
     return mg_pyframe_run_at(ts, f, yield_unit);
   }
-  PyGenObject *g = _PyFrame_GetGenerator(f);
-  f->stacktop--;
+  PyGenObject *g = pyframe_generator(f);
+  mg_pyframe_set_stacktop(f, top);
   Py_DECREF(*sent);
+  pyframe_close(f, 0);
   g->gi_frame_state = FRAME_CREATED;
 #if PY312
   ts->exc_info = g->gi_exc_state.previous_item;
@@ -241,7 +359,7 @@ static bool pyframe_is_suspended(const PyGenObject *g) {
 
 /* A generator at the yield of this unit. */
 static void pyframe_suspend(PyGenObject *g, int unit) {
-  MgFrame *f = (MgFrame *)g->gi_iframe;
+  MgFrame *f = pyframe_of_generator(g);
   mg_pyframe_set_next(f, unit + 1);
   g->gi_frame_state = FRAME_SUSPENDED;
 #if PY313
@@ -251,14 +369,14 @@ static void pyframe_suspend(PyGenObject *g, int unit) {
 
 MgFrame *mg_pyframe_suspended(PyObject *gen) {
   PyGenObject *g = (PyGenObject *)gen;
-  return pyframe_is_suspended(g) ? (MgFrame *)g->gi_iframe : NULL;
+  return pyframe_is_suspended(g) ? pyframe_of_generator(g) : NULL;
 }
 
 MgFrame *mg_pyframe_paused(PyObject *gen, bool *started) {
   PyGenObject *g = (PyGenObject *)gen;
   if (g->gi_exc_state.exc_value && g->gi_exc_state.exc_value != Py_None) return NULL;
   *started = pyframe_is_suspended(g);
-  return *started || g->gi_frame_state == FRAME_CREATED ? (MgFrame *)g->gi_iframe : NULL;
+  return *started || g->gi_frame_state == FRAME_CREATED ? pyframe_of_generator(g) : NULL;
 }
 
 bool mg_pyframe_gen_finished(PyObject *gen) {
@@ -267,11 +385,13 @@ bool mg_pyframe_gen_finished(PyObject *gen) {
 
 void mg_pyframe_fill_generator(PyObject *gen, PyObject *const *v, int n, int unit) {
   PyGenObject *g = (PyGenObject *)gen;
-  MgFrame *f = (MgFrame *)g->gi_iframe;
-  PyCodeObject *co = mg_pyframe_code(f);
-  int first = f->stacktop;
+  MgFrame *f = pyframe_of_generator(g);
+  MgFrameView view;
+  mg_pyframe_view(f, &view);
+  PyCodeObject *co = view.code;
+  int first = mg_pyframe_stacktop(f);
   for (int i = 0; i < n; i++) {
-    PyObject **slot = &f->localsplus[i];
+    PyObject **slot = &view.slot[i];
     _PyLocals_Kind kind =
         i < co->co_nlocalsplus ? _PyLocals_GetKind(co->co_localspluskinds, i) : CO_FAST_LOCAL;
     if (unit < 0 && kind & CO_FAST_FREE) continue;
@@ -279,9 +399,11 @@ void mg_pyframe_fill_generator(PyObject *gen, PyObject *const *v, int n, int uni
     else if (i < first) Py_XSETREF(*slot, Py_XNewRef(v[i]));
     else *slot = Py_XNewRef(v[i]);
   }
-  if (unit < 0) return;
-  f->stacktop = n;
-  pyframe_suspend(g, unit);
+  if (unit >= 0) {
+    mg_pyframe_set_stacktop(f, n);
+    pyframe_suspend(g, unit);
+  }
+  pyframe_close(f, mg_pyframe_next(f));
 }
 
 PyObject *mg_pyframe_call_blank(PyObject *func) {
@@ -336,10 +458,14 @@ PyObject *mg_pyframe_bare(PyCodeObject *code, PyObject *globals, long line) {
   PyFrameObject *f = PyFrame_New(PyThreadState_Get(), code, globals, NULL);
   if (!f) return NULL;
   f->f_lineno = (int)line;
-  PyObject **free_vars = f->f_frame->localsplus + (code->co_nlocalsplus - code->co_nfreevars);
+  MgFrameView v;
+  mg_pyframe_view(f->f_frame, &v);
+  PyObject **free_vars = v.slot + (code->co_nlocalsplus - code->co_nfreevars);
+  bool whole = true;
   for (int i = 0; i < code->co_nfreevars; i++) /* CPython looks into their cells */
-    if (!free_vars[i] && !(free_vars[i] = PyCell_New(NULL))) return Py_DECREF(f), NULL;
-  return (PyObject *)f;
+    whole &= free_vars[i] || (free_vars[i] = PyCell_New(NULL));
+  pyframe_close(f->f_frame, 0);
+  return whole ? (PyObject *)f : (Py_DECREF(f), NULL);
 }
 
 void mg_pyframe_traceback(PyThreadState *ts) {
@@ -494,6 +620,28 @@ PyObject *mg_pyframe_join(PyObject *const *pieces, int n) {
 }
 
 int mg_pyframe_dict_merge(PyObject *d, PyObject *other) { return _PyDict_MergeEx(d, other, 2); }
+
+#if PY314
+PyObject *mg_pyframe_common_constant(int i) { return Py_NewRef(PyInterpreterState_Get()->common_consts[i]); }
+
+void mg_pyframe_special_error(PyObject *o, int which) {
+  const _Py_SpecialMethod *m = &_Py_SpecialMethods[which];
+  PyErr_Format(PyExc_TypeError, _PyEval_SpecialMethodCanSuggest(o, which) ? m->error_suggestion : m->error,
+               o);
+}
+
+PyObject *mg_pyframe_interpolation(PyObject *value, PyObject *text, int conversion, PyObject *format) {
+  PyObject *none = format ? NULL : PyUnicode_New(0, 0);
+  PyObject *r =
+      format || none ? _PyInterpolation_Build(value, text, conversion, format ? format : none) : NULL;
+  Py_XDECREF(none);
+  return r;
+}
+
+PyObject *mg_pyframe_template(PyObject *strings, PyObject *interpolations) {
+  return _PyTemplate_Build(strings, interpolations);
+}
+#endif
 
 PyObject *mg_pyframe_type_lookup(PyTypeObject *t, PyObject *name) { return _PyType_Lookup(t, name); }
 

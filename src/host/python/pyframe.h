@@ -25,7 +25,17 @@ typedef struct MgFrameLink {
   void *word[4];
 } MgFrameLink; /* room for the version's _PyCFrame; from 3.13 on the frame */
 
+/* From 3.14 on CPython tags the references in slots, and some are borrowed.  A view opens the frame: its
+ * slots then hold plain owned pointers, and NULL where nothing is.  Whatever gives the frame back to CPython
+ * closes it. */
 void mg_pyframe_view(MgFrame *f, MgFrameView *v);
+PyObject *mg_pyframe_peek(MgFrame *f, int i); /* slot i without opening the frame; borrowed */
+/* Frame objects write to the locals of an open frame as CPython has them: makes these plain. */
+#if PY_VERSION_HEX >= 0x030E0000
+void mg_pyframe_reread(MgFrame *f);
+#else
+static inline void mg_pyframe_reread(MgFrame *f) {}
+#endif
 PyCodeObject *mg_pyframe_code(MgFrame *f); /* borrowed */
 /* The position of a frame between two instructions: the unit of the next one, 0 in a frame that has not
  * started. */
@@ -121,6 +131,12 @@ int mg_pyframe_set_extra(PyCodeObject *co, void *p);
 PyObject *mg_pyframe_join(PyObject *const *pieces, int n);         /* BUILD_STRING */
 int mg_pyframe_dict_merge(PyObject *d, PyObject *other);           /* DICT_MERGE: KeyError on duplicates */
 PyObject *mg_pyframe_type_lookup(PyTypeObject *t, PyObject *name); /* borrowed, no exception */
+#if PY_VERSION_HEX >= 0x030E0000
+PyObject *mg_pyframe_common_constant(int i);           /* LOAD_COMMON_CONSTANT */
+void mg_pyframe_special_error(PyObject *o, int which); /* LOAD_SPECIAL: o has no such method */
+PyObject *mg_pyframe_interpolation(PyObject *value, PyObject *text, int conversion, PyObject *format);
+PyObject *mg_pyframe_template(PyObject *strings, PyObject *interpolations);
+#endif
 /* The value of the StopIteration that is set, if one is: 0; -1 with another exception.  *v: new. */
 int mg_pyframe_stop_value(PyObject **v);
 /* Has a dict keep its values itself.  3.13 keeps those of an instance's dict in the instance, and writes them

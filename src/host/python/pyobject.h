@@ -30,6 +30,23 @@ PyObject *mg_new_value(PyTypeObject *t, PyObject *plain); /* new: an instance of
                                                              (int, tuple ...), without its __new__ */
 PyObject *mg_plain_value(PyObject *o); /* new: the plain int, str, frozenset ... in an instance of a subclass;
                                           NULL without exception when it is none */
+/* The sign of an int: -1, 0 or 1. */
+static inline int mg_int_sign(PyObject *v) {
+#if PY_VERSION_HEX >= 0x030E0000
+  int sign = 0;
+  PyLong_GetSign(v, &sign); /* fails for other objects only */
+  return sign;
+#else
+  return _PyLong_Sign(v);
+#endif
+}
+static inline Py_hash_t mg_hash_pointer(const void *p) {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_HashPointer(p);
+#else
+  return _Py_HashPointer(p);
+#endif
+}
 /* An iterator over the keys of a dict or OrderedDict, in order, that no subclass can override. */
 PyObject *mg_dict_iter(PyObject *dict);
 int mg_dict_put(PyObject *dict, PyObject *key, PyObject *v); /* the same for setting */

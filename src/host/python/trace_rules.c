@@ -162,7 +162,7 @@ static SkipKind skip_kind(PyCodeObject *co) {
     if (n && !strncmp(file, root, n) && !strncmp(file + n, skip_rules[i].path, strlen(skip_rules[i].path)))
       kind = skip_rules[i].kind;
     if (n && skip_rules[i].root == ROOT_stdlib && !strncmp(file, root, n) &&
-        !strcmp(file + n, "warnings.py") && skip_is_warning(co))
+        (!strcmp(file + n, "warnings.py") || !strcmp(file + n, "_py_warnings.py")) && skip_is_warning(co))
       return SKIP_opaque;
     if (n && skip_rules[i].root == ROOT_torch && !strncmp(file, root, n) && skip_is_breaking(co, file + n))
       return SKIP_break;
@@ -203,9 +203,7 @@ bool mg_skip_packed(MgFrame *f) {
   PyCodeObject *co = mg_pyframe_code(f);
   if (skip_cached(co) != SKIP_rnn || mg_pyframe_next(f)) return false;
   if (skip_is_packing(co)) return true;
-  MgFrameView v;
-  mg_pyframe_view(f, &v);
-  PyObject *input = co->co_argcount > 1 ? v.slot[1] : NULL;
+  PyObject *input = co->co_argcount > 1 ? mg_pyframe_peek(f, 1) : NULL;
   return input && PyTuple_Check(input) && !strcmp(Py_TYPE(input)->tp_name, "PackedSequence");
 }
 

@@ -143,6 +143,7 @@ int mg_loop_call_takes(const MgInstr *in) { return in->op == BC_CALL ? in->arg +
 /* Before an instruction: false when the loop has to stop here. */
 static bool loop_count(MgLoop *l) {
   MgOuter *o = l->at;
+  mg_pyframe_reread(l->f);
   if (l->code->instr[l->unit].part == PART_joined) return true; /* counted with the first half */
   if (o->n == o->stop_at) return false;
   o->n++;

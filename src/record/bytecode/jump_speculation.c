@@ -48,7 +48,7 @@ static PyObject *claim_text(const MgLoop *l, int unit, bool assertion) {
   if (!assertion) return PyUnicode_FromFormat("%U, line %d", l->v.code->co_filename, l->code->line[unit]);
   const MgInstr *in = &l->code->instr[l->code->instr[unit].next];
   if (in->op == BC_RAISE_VARARGS) return PyUnicode_FromString("assertion error");
-  PyObject *text = in->op == BC_LOAD_CONST ? PyTuple_GET_ITEM(l->v.code->co_consts, in->arg) : NULL;
+  PyObject *text = in->op == BC_LOAD_CONST ? mg_decode_constant(in, l->v.code) : NULL;
   const MgInstr *call = &l->code->instr[in->next];
   return text && PyUnicode_Check(text) && call->op == BC_CALL ? Py_NewRef(text) : NULL;
 }

@@ -8,6 +8,30 @@
 #include "record/object/wrap.h"
 #include "record/symbolic/number_index.h"
 
+/* ---- t-strings, from 3.14 on ---- */
+
+#if PY_VERSION_HEX >= 0x030E0000
+static MgStep build_fresh(MgLoop *l, int n, PyObject *v) {
+  if (v && l->rec) mg_fresh(v);
+  return loop_result(l, n, v);
+}
+
+MgStep mg_op_BUILD_INTERPOLATION(MgLoop *l, const MgInstr *in) {
+  int spec = in->arg & 1;
+  PyObject *format = spec ? TOS() : NULL;
+  return build_fresh(l, 2 + spec,
+                     mg_pyframe_interpolation(PEEK(2 + spec), PEEK(1 + spec), in->arg >> 2, format));
+}
+MgStep mg_op_BUILD_TEMPLATE(MgLoop *l, const MgInstr *in) {
+  return build_fresh(l, 2, mg_pyframe_template(PEEK(2), TOS()));
+}
+#else
+MgStep mg_op_BUILD_INTERPOLATION(MgLoop *l, const MgInstr *in) { return STEP_unknown; }
+MgStep mg_op_BUILD_TEMPLATE(MgLoop *l, const MgInstr *in) { return STEP_unknown; }
+#endif
+
+/* ---- containers ---- */
+
 /* Moves the n topmost entries into a new sequence. */
 static MgStep build_sequence(MgLoop *l, int n, PyObject *seq, PyObject **items) {
   if (!seq) return STEP_error;
@@ -237,12 +261,15 @@ done:
 /* ---- functions ---- */
 
 MgStep mg_op_MAKE_FUNCTION(MgLoop *l, const MgInstr *in) {
-  enum { DEFAULTS = 1, KWDEFAULTS = 2, ANNOTATIONS = 4, CLOSURE = 8 };
+  enum { DEFAULTS = 1, KWDEFAULTS = 2, ANNOTATIONS = 4, CLOSURE = 8, ANNOTATE = 16 };
   PyFunctionObject *fn = (PyFunctionObject *)PyFunction_New(TOS(), l->v.globals);
   if (!fn) return STEP_error;
   loop_drop(l, 1, 0);
   if (in->arg & CLOSURE) fn->func_closure = POP();
   if (in->arg & ANNOTATIONS) fn->func_annotations = POP();
+#if PY_VERSION_HEX >= 0x030E0000
+  if (in->arg & ANNOTATE) fn->func_annotate = POP();
+#endif
   if (in->arg & KWDEFAULTS) fn->func_kwdefaults = POP();
   if (in->arg & DEFAULTS) fn->func_defaults = POP();
   if (l->rec) mg_fresh((PyObject *)fn);

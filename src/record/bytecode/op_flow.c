@@ -335,10 +335,25 @@ MgStep mg_op_BEFORE_WITH(MgLoop *l, const MgInstr *in) {
   return STEP_next;
 }
 
+/* From 3.14 on, half of what BEFORE_WITH did: a bound method and NULL, as a call finds them. */
+MgStep mg_op_LOAD_SPECIAL(MgLoop *l, const MgInstr *in) {
+#if PY_VERSION_HEX >= 0x030E0000
+  PyObject *m = mg_loop_special(l, TOS(), in->arg == MG_SPECIAL_ENTER ? "__enter__" : "__exit__");
+  if (!m && PyErr_ExceptionMatches(PyExc_AttributeError)) mg_pyframe_special_error(TOS(), in->arg);
+  if (!m) return STEP_error;
+  loop_drop(l, 1, 0);
+  loop_push_callee(l, m, NULL);
+  return STEP_next;
+#else
+  return STEP_unknown;
+#endif
+}
+
 MgStep mg_op_WITH_EXCEPT_START(MgLoop *l, const MgInstr *in) {
-  PyObject *exc = TOS(), *tb = PyException_GetTraceback(exc);
-  PyObject *args[] = {NULL, (PyObject *)Py_TYPE(exc), exc, tb ? tb : Py_None};
-  PyObject *v = loop_call(l, PEEK(4), args + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+  PyObject *exc = TOS(), *tb = PyException_GetTraceback(exc), *self = MG_EXIT_BELOW > 1 ? PEEK(4) : NULL;
+  PyObject *args[] = {NULL, self, (PyObject *)Py_TYPE(exc), exc, tb ? tb : Py_None};
+  size_t n = 3 + (self != NULL);
+  PyObject *v = loop_call(l, PEEK(3 + MG_EXIT_BELOW), args + 5 - n, n | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
   Py_XDECREF(tb);
   return loop_result(l, 0, v);
 }

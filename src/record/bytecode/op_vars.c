@@ -45,9 +45,9 @@ static int var_load_for_item(MgLoop *l, int i) {
   if (!v || !PyTuple_CheckExact(v) || mg_map_getp(&l->rec->ident->by_orig, v) != MG_MAP_NONE) return 0;
   const MgInstr *index = &l->code->instr[l->unit];
   if (index->op != BC_LOAD_CONST || l->code->instr[index->next].op != BC_BINARY_SUBSCR ||
-      !PyLong_CheckExact(CO_CONST(index->arg)))
+      !PyLong_CheckExact(mg_decode_constant(index, l->v.code)))
     return 0;
-  Py_ssize_t n = PyTuple_GET_SIZE(v), k = PyLong_AsSsize_t(CO_CONST(index->arg));
+  Py_ssize_t n = PyTuple_GET_SIZE(v), k = PyLong_AsSsize_t(mg_decode_constant(index, l->v.code));
   if (k == -1 && PyErr_Occurred()) return mg_clear_as_no(), 0;
   if (k < 0) k += n;
   if (k < 0 || k >= n) return 0;
@@ -251,7 +251,7 @@ MgStep mg_op_DELETE_DEREF(MgLoop *l, const MgInstr *in) {
 }
 
 MgStep mg_op_LOAD_CONST(MgLoop *l, const MgInstr *in) {
-  PUSH(Py_NewRef(CO_CONST(in->arg)));
+  PUSH(Py_NewRef(mg_decode_constant(in, l->v.code)));
   return STEP_next;
 }
 
@@ -381,6 +381,14 @@ MgStep mg_op_LOAD_BUILD_CLASS(MgLoop *l, const MgInstr *in) { return var_builtin
 MgStep mg_op_LOAD_ASSERTION_ERROR(MgLoop *l, const MgInstr *in) {
   PUSH(Py_NewRef(PyExc_AssertionError));
   return STEP_next;
+}
+
+MgStep mg_op_LOAD_COMMON_CONSTANT(MgLoop *l, const MgInstr *in) {
+#if PY_VERSION_HEX >= 0x030E0000
+  return loop_result(l, 0, mg_pyframe_common_constant(in->arg));
+#else
+  return STEP_unknown;
+#endif
 }
 
 /* ---- the stack ---- */

@@ -619,7 +619,7 @@ static bool call_len(const MgCall *c, PyObject **r) {
   PyObject *says = PyObject_GetAttrString((PyObject *)Py_TYPE(c->arg[0]), "__len__");
   *r = says ? mg_rec_call(says, c->arg, 1, NULL) : NULL;
   Py_XDECREF(says);
-  if (!*r || mg_symnode_of(*r) || (PyLong_CheckExact(*r) && _PyLong_Sign(*r) >= 0)) return true;
+  if (!*r || mg_symnode_of(*r) || (PyLong_CheckExact(*r) && mg_int_sign(*r) >= 0)) return true;
   Py_CLEAR(*r); /* it has to be such a number */
   return false;
 }

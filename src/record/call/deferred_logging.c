@@ -92,7 +92,8 @@ static bool logcall_by_library(PyFrameObject *f, PyCodeObject *co) {
            *name = globals ? PyDict_GetItemString(globals, "__name__") : NULL;
   const char *module = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL,
              *fn = PyUnicode_AsUTF8(co->co_qualname);
-  bool marks = module && (!strcmp(module, "typing_extensions") || !strcmp(module, "warnings"));
+  bool marks = module && (!strcmp(module, "typing_extensions") || !strcmp(module, "warnings") ||
+                          !strcmp(module, "_py_warnings")); /* from 3.14 on */
   Py_XDECREF(globals);
   return mg_skip_is_torch(co) || (marks && fn && !strncmp(fn, "deprecated.", 11));
 }

@@ -24,7 +24,7 @@ static bool raises_returns_none(const MgCode *code, PyCodeObject *co) {
     const MgInstr *in = &code->instr[i], *what = in->op == BC_RETURN_VALUE ? &code->instr[last] : in;
     if (in->op != BC_RETURN_VALUE && in->op != BC_RETURN_CONST) continue;
     bool constant = what->op == BC_LOAD_CONST || what->op == BC_RETURN_CONST;
-    if (!constant || PyTuple_GET_ITEM(co->co_consts, what->arg) != Py_None) return false;
+    if (!constant || mg_decode_constant(what, co) != Py_None) return false;
   }
   return true;
 }
@@ -76,7 +76,7 @@ static bool raises_caught(const MgCode *code, int unit, PyObject *const *base) {
     int first = code->instr[h->target].next;
     if (code->instr[first].op == BC_POP_TOP) return true; /* `except:` */
     if (code->instr[first].op == BC_WITH_EXCEPT_START) {
-      PyObject *exit = base && h->depth > 0 ? base[h->depth - 1] : NULL;
+      PyObject *exit = base && h->depth >= MG_EXIT_BELOW ? base[h->depth - MG_EXIT_BELOW] : NULL;
       if (exit && raises_exit_swallows(exit)) return true;
       continue;
     }
@@ -208,7 +208,7 @@ static int raises_handled(const MgLoop *l, const MgHandler *h, bool any) {
   const MgCode *code = l->code;
   int at = code->instr[h->target].next, fate = MG_RAISES_leaves;
   if (code->instr[at].op == BC_WITH_EXCEPT_START) {
-    PyObject *exit = l->base && h->depth > 0 ? l->base[h->depth - 1] : NULL;
+    PyObject *exit = l->base && h->depth >= MG_EXIT_BELOW ? l->base[h->depth - MG_EXIT_BELOW] : NULL;
     return exit && raises_exit_swallows(exit) ? MG_RAISES_caught : MG_RAISES_leaves;
   }
   while (code->instr[at].op != BC_RERAISE) {

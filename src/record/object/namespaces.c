@@ -153,9 +153,15 @@ static bool global_stays(PyObject *v) {
   return PyFunction_Check(v) || PyModule_Check(v) || PyType_Check(v) || PyCFunction_Check(v);
 }
 
+/* Is the kept answer the one to this question?  Without versions of dicts the name is looked up. */
+static bool global_is_found(const MgGlobalFound *f, PyObject *d, PyObject *name) {
+  if (f->dict != d || f->name != name) return false;
+  return f->version ? mg_dict_is_at(d, f->version) : PyDict_GetItemWithError(d, name) == f->value;
+}
+
 PyObject *mg_rec_namespace_get(PyObject *d, PyObject *name) {
   MgGlobalFound *f = global_found(d, name);
-  if (f->dict == d && f->name == name && f->version == mg_dict_version(d)) return Py_NewRef(f->value);
+  if (global_is_found(f, d, name)) return Py_NewRef(f->value);
   MgOlder *e = mg_older(d);
   if (e && e->attrs) {
     PyObject *v = PyDict_GetItemWithError(e->attrs, name);

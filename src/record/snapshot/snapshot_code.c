@@ -15,15 +15,18 @@
 
 uint32_t mg_snap_function(MgBuilder *b, PyObject *o) {
   PyFunctionObject *f = (PyFunctionObject *)o;
-  PyObject *part[6] = {f->func_closure, f->func_defaults,    f->func_kwdefaults,
+  PyObject *part[7] = {f->func_closure, f->func_defaults,    f->func_kwdefaults,
                        f->func_dict,    f->func_annotations, f->func_module};
+#if PY_VERSION_HEX >= 0x030E0000
+  part[6] = f->func_annotate;
+#endif
   if (part[3] && !PyDict_GET_SIZE(part[3])) part[3] = NULL;
   /* The template must not keep what the recording saw: only code, globals and names are taken from it. */
   PyObject *bare = PyFunction_NewWithQualName(f->func_code, f->func_globals, f->func_qualname);
   if (!bare) return SNAP_FAIL;
   Py_XSETREF(((PyFunctionObject *)bare)->func_doc, Py_XNewRef(f->func_doc));
   Py_XSETREF(((PyFunctionObject *)bare)->func_name, Py_XNewRef(f->func_name));
-  uint32_t r = mg_snap_emit_over(b, SN_function, bare, 0, part, 6);
+  uint32_t r = mg_snap_emit_over(b, SN_function, bare, 0, part, 7);
   Py_DECREF(bare);
   return r;
 }
@@ -59,13 +62,15 @@ uint32_t mg_snap_generator(MgBuilder *b, PyObject *o) {
   if (mg_pyframe_gen_finished(o)) return snap_finished_generator(b, o);
   MgFrame *f = mg_pyframe_paused(o, &started);
   if (!f || mg_skip_opaque(mg_pyframe_code(f))) return mg_snap_refuse(o);
-  MgFrameView v;
-  mg_pyframe_view(f, &v);
+  PyCodeObject *co = mg_pyframe_code(f);
   int n = mg_pyframe_stacktop(f);
   PyObject **part = PyMem_New(PyObject *, n + 1);
   if (!part) return PyErr_NoMemory(), SNAP_FAIL;
-  part[0] = v.func;
-  for (int i = 0; i < n; i++) part[i + 1] = started ? v.slot[i] : snap_prologue_value(v.code, v.slot[i], i);
+  part[0] = mg_pyframe_func(f);
+  for (int i = 0; i < n; i++) {
+    PyObject *v = mg_pyframe_peek(f, i);
+    part[i + 1] = started ? v : snap_prologue_value(co, v, i);
+  }
   uint32_t r =
       mg_snap_emit_over(b, SN_generator, NULL, started ? (uint32_t)mg_pyframe_next(f) : 0, part, n + 1);
   PyMem_Free(part);

@@ -139,7 +139,7 @@ static bool sym_late_total(int calc, MgSymNode *y, PyObject *b) {
   if (calc < CALC_add) return false;
   if (calc < CALC_truediv || calc > CALC_pow) return true;
   if (y) return false;
-  return calc == CALC_pow ? PyLong_CheckExact(b) && _PyLong_Sign(b) >= 0 : PyObject_IsTrue(b) == 1;
+  return calc == CALC_pow ? PyLong_CheckExact(b) && mg_int_sign(b) >= 0 : PyObject_IsTrue(b) == 1;
 }
 
 /* The program was told whether `x calc y` holds.  A NULL node: the operand is the plain number k. */
@@ -299,7 +299,7 @@ static PyObject *symfloat_rshift(PyObject *a, PyObject *n) {
 }
 
 static PyObject *symfloat_divmod(PyObject *a, PyObject *b) {
-  if (!PyLong_CheckExact(b) || !_PyLong_Sign(b))
+  if (!PyLong_CheckExact(b) || !mg_int_sign(b))
     return symfloat_numbers_divmod(a, b); /* a zero has errors of its own */
   PyObject *q = sym_binary(a, b, CALC_floordiv), *m = q ? sym_binary(a, b, CALC_mod) : NULL,
            *r = m ? PyTuple_Pack(2, q, m) : NULL;

@@ -107,7 +107,7 @@ static PyMethodDef standin_escaped_def = {"__torch_dispatch__", (PyCFunction)(vo
 
 static Py_hash_t standin_hash(PyObject *o) {
   mg_compared_tensor(o);
-  return _Py_HashPointer(o);
+  return mg_hash_pointer(o);
 }
 
 static int standin_make_type(void) {

@@ -1,5 +1,7 @@
 """Programs for instructions that ordinary code seldom has."""
 
+import sys
+
 from lang_registry import prog
 
 
@@ -88,3 +90,90 @@ def slices(x):
     i, j = 0, 2
     part[i:j] = part[i:j][::-1]
     return x[i:j] * part[0]
+
+
+@prog
+def annotated_functions(x):
+    """From 3.14 on a function of its own computes annotations, when somebody asks."""
+    k = int
+
+    def f(a: k, b: "str" = "q", *, c: list[k] = ()) -> float:
+        return a
+
+    class A:
+        first: k = 3
+
+        def method(self, y: k = 2) -> k:
+            return y
+
+    g = lambda: f
+    return (
+        f(x) + 1,
+        f.__annotations__,
+        g().__annotations__["a"],
+        A.__annotations__,
+        A().method.__annotations__,
+    )
+
+
+@prog
+def common_constants(x):
+    n = x.ndim
+    try:
+        raise NotImplementedError
+    except NotImplementedError:
+        n += 1
+    a = all(i < 3 for i in range(n)), any(i > 7 for i in range(n)), tuple(i + 1 for i in range(n))
+    assert n < 9, "many"
+    return x * n, a
+
+
+class Quiet:
+    def __enter__(self):
+        return 3
+
+    def __exit__(self, kind, value, traceback):
+        return kind is ZeroDivisionError
+
+
+class NoExit:
+    def __enter__(self):
+        return 3
+
+
+class NoEnter:
+    def __exit__(self, *error):
+        return False
+
+
+@prog
+def context_managers(x):
+    errors = []
+    for make in (Quiet, NoExit, NoEnter, int):
+        try:
+            with make() as a, Quiet():
+                x = x * a
+                x = x + 1 // (x.ndim - 2)
+        except (TypeError, AttributeError) as e:
+            errors.append(str(e))
+    return x, errors
+
+
+if sys.version_info >= (3, 14):
+    # Text, since the oldest version that is supported cannot read it.
+    templates = {"prog": prog, "__name__": __name__}
+    exec(
+        compile(
+            """
+@prog
+def template_strings(x):
+    n, name = x.ndim, "x"
+    t = t"{name} has {n!r:>4} and {n + 1:{n}} of {name!s} {n=}"
+    parts = [(i.value, i.expression, i.conversion, i.format_spec) for i in t.interpolations]
+    return x * n, t.strings, parts, t.values, [str(type(i)) for i in t]
+""",
+            __file__,
+            "exec",
+        ),
+        templates,
+    )

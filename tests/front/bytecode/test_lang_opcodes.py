@@ -4,6 +4,7 @@ import dis
 import opcode
 import types
 
+import lang_annotations
 import lang_exc
 import lang_fun
 import lang_gen
@@ -14,7 +15,7 @@ import lang_repro
 from lang_registry import PROGRAMS
 from magneto import _magneto
 
-USED = (lang_exc, lang_fun, lang_gen, lang_misc, lang_more, lang_opcodes, lang_repro)
+USED = (lang_annotations, lang_exc, lang_fun, lang_gen, lang_misc, lang_more, lang_opcodes, lang_repro)
 ASYNC = {"ASYNC_GEN_WRAP", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "GET_AITER", "GET_ANEXT", "GET_AWAITABLE"}
 # Not in functions, or no instruction of its own: a prefix, markers of the interpreter.
 ELSEWHERE = {

@@ -2,6 +2,7 @@
 
 import pytest
 
+import lang_annotations
 import lang_exc
 import lang_fun
 import lang_gen
@@ -13,7 +14,7 @@ from harness import check, forced_breaks
 from lang_registry import PROGRAMS
 from support import assert_counts
 
-FILES = (lang_exc, lang_fun, lang_gen, lang_misc, lang_more, lang_opcodes, lang_repro)
+FILES = (lang_annotations, lang_exc, lang_fun, lang_gen, lang_misc, lang_more, lang_opcodes, lang_repro)
 CASES = [pytest.param(*p[1:], id=f"{p[0][5:]}-{p[1].__name__}") for p in PROGRAMS]
 
 

@@ -6,13 +6,16 @@ They are not functions of a module, because each run needs classes, globals and 
 anew for each.
 breaks=1: it may break, else it is compiled with fullgraph=True; graphs: how many the first call makes; entries: the most
 entries that three calls may make (default 3).
-A line `# Forced break 3 fails: reason` says that the program is wrong with a break forced there."""
+before=14: it is for CPython before 3.14.
+A line `# Forced break 3 fails: reason` says that the program is wrong with a break forced there; with `from 3.14` or
+`before 3.14` in front of `fails`, on these versions, whose instructions are others."""
 
 import contextlib
 import copy
 import io
 import pathlib
 import re
+import sys
 import warnings
 from collections import deque
 from collections.abc import ItemsView, KeysView, ValuesView
@@ -44,7 +47,8 @@ class Program:
 
     def forced_break_fails(self, k):
         """Why a break forced at k fails, or None."""
-        found = re.search(f"^# Forced break {k} fails: (.*)", self.text, re.MULTILINE)
+        version = "from" if sys.version_info >= (3, 14) else "before"
+        found = re.search(f"^# Forced break {k} (?:{version} 3.14 )?fails: (.*)", self.text, re.MULTILINE)
         return found and found[1]
 
 
@@ -60,7 +64,8 @@ def load(*files):
             name, *options = head.split()
             assert name not in programs, name
             numbers = {k: int(v) for k, v in (o.split("=") for o in options)}
-            programs[name] = Program(path, line + 1, text, numbers)
+            if sys.version_info < (3, numbers.pop("before", 99)):
+                programs[name] = Program(path, line + 1, text, numbers)
             line += part.count("\n") + 1
     return programs
 

@@ -4,6 +4,7 @@ the answers that the program took from them are guarded."""
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -312,7 +313,9 @@ def test_functions_of_one_number_are_computed_by_runs():
     g = magneto.compile(f)
     for n in (4, 9, 16):
         g(torch.ones(3), n)
-    with pytest.raises(ValueError, match="math domain error"):
+    with pytest.raises(ValueError) as expected:
+        f(torch.ones(3), -1)
+    with pytest.raises(ValueError, match=re.escape(str(expected.value))):
         g(torch.ones(3), -1)
 
 
