@@ -464,9 +464,7 @@ static MgRc pat_mul(Pat *p, MgNode *n) {
 /* ---- attention
  * ----------------------------------------------------------------------------------------------- */
 
-/* n becomes mg::sdpa if the engine takes its operands (each [batch, head, length, width]).  A few queries
- * (decoding with a cache) are better left alone, because the keys would be packed for
- * them only.  *done: it did. */
+/* n becomes mg::sdpa if the engine takes its operands (each [batch, head, length, width]).  *done: it did. */
 static MgRc pat_become_sdpa(Pat *p, MgNode *n, const MgArg qkv[3], MgArg mask, bool causal, double scale,
                             bool *done) {
   int64_t k;
@@ -477,7 +475,6 @@ static MgRc pat_become_sdpa(Pat *p, MgNode *n, const MgArg qkv[3], MgArg mask, b
   }
   const MgVal *q = mg_val(p->g, qkv[SD_query].u.val);
   if (!pat_takes_arg(p, &mask, 4) || (mask.tag == MA_val && mg_val(p->g, mask.u.val)->ndim > 4)) return MG_OK;
-  if (mg_sym_hint(p->g->x, q->size[2]) < MG_TUNE_SDPA_QUERIES) return MG_OK;
   if (!mg_ex_same(mg_val(p->g, qkv[SD_key].u.val)->size[1], q->size[1]))
     return MG_OK; /* heads that share keys */
   MgArg *m = mg_new(p->g->c, MgArg, SD_scale + 1);

@@ -337,6 +337,20 @@ def test_attention(b, h, q, k, d, causal):
     check(f, T(b, h, q, d), T(b, h, k, d), T(b, h, k, d), has=["mg::sdpa"])
 
 
+@pytest.mark.parametrize("q", [1, 2, 5])
+@pytest.mark.parametrize(
+    "h,k,d", [(12, 128, 64), (3, 53, 36), (2, 16, 8), (1, 70, 80), (2, 1, 1), (2, 17, 33), (1, 9, 160)]
+)
+def test_attention_of_a_few_queries(q, h, k, d):
+    """Decoding with a cache: keys and values are read where they lie."""
+    args = heads(2, q, h, d), T(2, h, k, d), heads(2, k, h, d)
+    f = F.scaled_dot_product_attention
+    check(lambda q, k, v: f(q, k, v), *args, has=["mg::sdpa"])
+    check(lambda q, k, v: f(q, k, v, is_causal=True, scale=0.3), *args, has=["mg::sdpa"])
+    for mask in (T(2, 1, q, k), torch.rand(1, h, 1, k) > 0.4, torch.full((q, k), float("-inf"))):
+        check(lambda q, k, v, m: f(q, k, v, m), *args, mask, has=["mg::sdpa"])
+
+
 def test_attention_mask():
     q, k, v = heads(2, 37, 3, 16), heads(2, 53, 3, 16), heads(2, 53, 3, 16)
     f = lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, scale=0.3)

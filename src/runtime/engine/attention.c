@@ -1,5 +1,6 @@
 /* Attention by blocks of queries: the scores of a block against all its keys stay in cache, are normalised
  * there and multiplied by the values at once; nothing of size query x key reaches memory.
+ * A few queries (decoding with a cache) read keys and values where these lie; more are worth packing them.
  * attention_tile.h has the code; it is compiled once per instruction set, and the set is
  * chosen when the engine is made. */
 #include "runtime/engine/attention.h"
@@ -20,6 +21,7 @@ typedef struct Sdpa Sdpa;
 typedef struct SdpaSet {  /* the code of one instruction set */
   int lanes, panel, rows; /* floats of a vector; columns and rows of a register tile */
   void (*block)(const Sdpa *s, void *const *ptr, float *scratch, int64_t head, int64_t row, int64_t nrow);
+  void (*few)(const Sdpa *s, void *const *ptr, float *scratch, int64_t head);
   void (*pack_keys)(const Sdpa *s, const float *k, float *to);
   void (*pack_values)(const Sdpa *s, const float *v, float *to);
 } SdpaSet;
@@ -31,7 +33,8 @@ struct Sdpa {
   int64_t vpad;                     /* value width rounded up to lanes */
   int64_t key_floats, value_floats; /* size of packed keys and values */
   int64_t line;                     /* from one row of scores to the next */
-  int64_t rows;                     /* queries per block */
+  int64_t rows, per;                /* queries per block; blocks per head */
+  bool few;                         /* too few queries to pack keys and values for: a block is a head */
   int64_t nslot;                    /* shares of the work, each with scratch memory of its own */
   uint64_t slot_floats;             /* size of that */
   const SdpaSet *set;
@@ -104,9 +107,10 @@ static float nothing_seen(float *s, int64_t n) {
 #pragma GCC pop_options
 #endif
 
-static const SdpaSet *sdpa_set(void) {
+/* few: rows of q, k and v are read as they are, by whole vectors where their width is a multiple of these. */
+static const SdpaSet *sdpa_set(bool few, int64_t widths) {
 #if defined(__x86_64__)
-  if (mg_cpu()->avx512) return &sdpa_avx512;
+  if (mg_cpu()->avx512 && !(few && widths % sdpa_avx512.lanes)) return &sdpa_avx512;
   if (mg_cpu()->avx2 && mg_cpu()->fma) return &sdpa_avx2;
 #endif
   return &sdpa_any;
@@ -115,24 +119,30 @@ static const SdpaSet *sdpa_set(void) {
 /* ---- the engine
  * ---------------------------------------------------------------------------------------------- */
 
-/* Shares [begin, end) of the blocks of all heads; a share's blocks are consecutive, so
- * keys are packed once a head. */
+/* Blocks [begin, end) of all heads; keys and values are packed once a head. */
+static void sdpa_blocks(const Sdpa *s, void *const *ptr, float *scratch, int64_t begin, int64_t end) {
+  int64_t packed = -1;
+  for (int64_t u = begin; u < end; u++) {
+    int64_t head = u / s->per, row = u % s->per * s->rows;
+    if (head != packed) {
+      s->set->pack_keys(s, at(s, ptr, SDPA_k, head), part_keys(s, scratch));
+      s->set->pack_values(s, at(s, ptr, SDPA_v, head), part_values(s, scratch));
+      packed = head;
+    }
+    s->set->block(s, ptr, scratch, head, row, s->nquery - row < s->rows ? s->nquery - row : s->rows);
+  }
+}
+
+/* Shares [begin, end) of the blocks of all heads; a share's blocks are consecutive. */
 static void sdpa_range(void *const *buf, const int64_t *size, int64_t begin, int64_t end) {
   const Sdpa *s = buf[0];
   void *const *ptr = buf[1];
-  int64_t per = (s->nquery + s->rows - 1) / s->rows, total = s->batch * s->head * per;
+  int64_t total = s->batch * s->head * s->per;
   for (int64_t share = begin; share < end; share++) {
     float *scratch = (float *)buf[2] + share * s->slot_floats;
-    int64_t packed = -1;
-    for (int64_t u = total * share / s->nslot; u < total * (share + 1) / s->nslot; u++) {
-      int64_t head = u / per, row = u % per * s->rows;
-      if (head != packed) {
-        s->set->pack_keys(s, at(s, ptr, SDPA_k, head), part_keys(s, scratch));
-        s->set->pack_values(s, at(s, ptr, SDPA_v, head), part_values(s, scratch));
-        packed = head;
-      }
-      s->set->block(s, ptr, scratch, head, row, s->nquery - row < s->rows ? s->nquery - row : s->rows);
-    }
+    int64_t from = total * share / s->nslot, to = total * (share + 1) / s->nslot;
+    if (!s->few) sdpa_blocks(s, ptr, scratch, from, to);
+    for (int64_t head = from; s->few && head < to; head++) s->set->few(s, ptr, scratch, head);
   }
 }
 
@@ -179,6 +189,33 @@ static MgSdpaDesc sdpa_pad(const MgSdpaDesc *d) {
   return r;
 }
 
+/* How large blocks are, and what is packed for them. */
+static void sdpa_block(Sdpa *s) {
+  int lanes = s->set->lanes, panel = s->set->panel, tile = s->set->rows;
+  s->vpad = (s->vdim + lanes - 1) / lanes * lanes;
+  s->key_floats = (s->nkey + panel - 1) / panel * panel * s->dim;
+  s->value_floats = (s->vdim + panel - 1) / panel * panel * s->nkey;
+  int64_t most =
+      MG_TUNE_SDPA_SCORE_BYTES / (int64_t)sizeof(float) / s->line; /* rows whose scores stay in cache */
+  most = most < tile ? tile : most > MG_TUNE_SDPA_ROWS ? MG_TUNE_SDPA_ROWS : most;
+  int64_t equal = (s->nquery + most - 1) / most; /* blocks of about the same size */
+  s->rows = (s->nquery + equal * tile - 1) / (equal * tile) * tile;
+  s->per = (s->nquery + s->rows - 1) / s->rows;
+}
+
+/* Who does what: a share for each thread, unless there is too little to do. */
+static void sdpa_shares(Sdpa *s) {
+  int64_t blocks = s->batch * s->head * s->per;
+  double work = (double)s->batch * s->head * s->nquery * s->nkey * (s->dim + s->vdim);
+  s->e.single = work <= MG_TUNE_MATMUL_SMALL;
+  s->nslot = s->e.single ? 1 : mg_abi_threads();
+  if (s->nslot > blocks) s->nslot = blocks;
+  if (s->nslot < 1) s->nslot = 1;
+  s->slot_floats = s->key_floats + s->value_floats + s->rows * (s->dim + s->line + s->vpad);
+  s->slot_floats = (s->slot_floats + ALIGN - 1) / ALIGN * ALIGN;
+  s->e.scratch = s->slot_floats * s->nslot * sizeof(float);
+}
+
 MgRc mg_sdpa_make(MgCtx *c, const MgSdpaDesc *desc, MgEngine **out) {
   MgSdpaDesc padded = sdpa_pad(desc), *d = &padded;
   if (!sdpa_takes(d)) return MG_UNSUP;
@@ -192,25 +229,12 @@ MgRc mg_sdpa_make(MgCtx *c, const MgSdpaDesc *desc, MgEngine **out) {
   s->batch = d->t[SDPA_q].size[0], s->head = d->t[SDPA_q].size[1];
   s->nquery = d->t[SDPA_q].size[2], s->nkey = d->t[SDPA_k].size[2];
   s->dim = d->t[SDPA_q].size[3], s->vdim = d->t[SDPA_v].size[3];
-  s->set = sdpa_set();
-  int lanes = s->set->lanes, panel = s->set->panel, tile = s->set->rows;
-  s->vpad = (s->vdim + lanes - 1) / lanes * lanes;
-  s->key_floats = (s->nkey + panel - 1) / panel * panel * s->dim;
-  s->value_floats = (s->vdim + panel - 1) / panel * panel * s->nkey;
-  s->line =
-      (s->nkey + ALIGN - 1) / ALIGN * ALIGN + ALIGN; /* rows must not all lie in the same sets of the cache */
-  int64_t most =
-      MG_TUNE_SDPA_SCORE_BYTES / (int64_t)sizeof(float) / s->line; /* rows whose scores stay in cache */
-  most = most < tile ? tile : most > MG_TUNE_SDPA_ROWS ? MG_TUNE_SDPA_ROWS : most;
-  int64_t equal = (s->nquery + most - 1) / most; /* blocks of about the same size */
-  s->rows = (s->nquery + equal * tile - 1) / (equal * tile) * tile;
-  int64_t blocks = s->batch * s->head * ((s->nquery + s->rows - 1) / s->rows);
-  s->nslot = mg_abi_threads();
-  if (s->nslot > blocks) s->nslot = blocks;
-  if (s->nslot < 1) s->nslot = 1;
-  s->slot_floats = s->key_floats + s->value_floats + s->rows * (s->dim + s->line + s->vpad);
-  s->slot_floats = (s->slot_floats + ALIGN - 1) / ALIGN * ALIGN;
-  s->e.scratch = s->slot_floats * s->nslot * sizeof(float);
+  s->few = s->nquery < MG_TUNE_SDPA_QUERIES;
+  s->set = sdpa_set(s->few, s->dim | s->vdim);
+  s->line = (s->nkey + ALIGN - 1) / ALIGN * ALIGN + ALIGN; /* rows not all in the same sets of the cache */
+  if (s->few) s->rows = 1, s->per = 1;
+  else sdpa_block(s);
+  sdpa_shares(s);
   *out = &s->e;
   return MG_OK;
 }

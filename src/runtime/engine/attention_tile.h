@@ -179,8 +179,85 @@ static void SIMD_FN(pack_values)(const Sdpa *s, const float *v, float *to) {
   }
 }
 
-static const SdpaSet SIMD_FN(sdpa) = {SIMD_LANES,     SIMD_FN(PANEL),     SDPA_ROWS,
-                                      SIMD_FN(block), SIMD_FN(pack_keys), SIMD_FN(pack_values)};
+/* ---- a few queries: keys and values are read where they lie, since packing would cost more than the
+ * products */
+
+/* x[n] . y[n] */
+MG_INLINE float SIMD_FN(dot)(const float *x, const float *y, int64_t n) {
+  VF acc = {0};
+  int64_t i = 0;
+  for (; i + SIMD_LANES <= n; i += SIMD_LANES) acc += *(const VF *)(x + i) * *(const VF *)(y + i);
+  SDPA_ACROSS(acc, SDPA_PLUS)
+  float sum = acc[0];
+  for (; i < n; i++) sum += x[i] * y[i];
+  return sum;
+}
+
+/* to[n] = products of q[dim] with n keys; LANES keys are summed at a time, by a transposition. */
+MG_INLINE void SIMD_FN(scores)(const float *q, const float *k, int64_t step, int64_t dim, int64_t n,
+                               float *to) {
+  int64_t c = 0, whole = dim / SIMD_LANES * SIMD_LANES;
+  for (; c + SIMD_LANES <= n; c += SIMD_LANES, k += SIMD_LANES * step) {
+    VF r[SIMD_LANES];
+    MG_UNROLL
+    for (int i = 0; i < SIMD_LANES; i++) r[i] = (VF){0};
+    for (int64_t j = 0; j < whole; j += SIMD_LANES) {
+      VF x = *(const VF *)(q + j);
+      MG_UNROLL
+      for (int i = 0; i < SIMD_LANES; i++) r[i] += x * *(const VF *)(k + i * step + j);
+    }
+    TRANSPOSE(r)
+    VF sum = r[0];
+    MG_UNROLL
+    for (int i = 1; i < SIMD_LANES; i++) sum += r[i];
+    *(VF *)(to + c) = sum;
+    for (int64_t j = whole; j < dim; j++)
+      for (int i = 0; i < SIMD_LANES; i++) to[c + i] += q[j] * k[i * step + j];
+  }
+  for (; c < n; c++, k += step) to[c] = SIMD_FN(dot)(q, k, dim);
+}
+
+/* to[LANES * nv] = by * (weight[n] @ v[n][LANES * nv]) */
+MG_INLINE void SIMD_FN(mix)(const float *weight, const float *v, int64_t step, int64_t n, float by, float *to,
+                            const int nv) {
+  VF acc[SDPA_WIDE];
+  MG_UNROLL
+  for (int j = 0; j < nv; j++) acc[j] = (VF){0};
+  for (int64_t i = 0; i < n; i++, v += step) {
+    MG_UNROLL
+    for (int j = 0; j < nv; j++) acc[j] += weight[i] * *(const VF *)(v + j * SIMD_LANES);
+  }
+  MG_UNROLL
+  for (int j = 0; j < nv; j++) *(VF *)(to + j * SIMD_LANES) = acc[j] * by;
+}
+
+/* All queries of one head. */
+static void SIMD_FN(few)(const Sdpa *s, void *const *ptr, float *scratch, int64_t head) {
+  const MgTensorDesc *t = s->d.t;
+  const float *k = at(s, ptr, SDPA_k, head), *v = at(s, ptr, SDPA_v, head);
+  float *query = part_queries(s, scratch), *scores = part_scores(s, scratch);
+  int64_t step = t[SDPA_v].stride[2];
+  for (int64_t i = 0; i < s->nquery; i++) {
+    int64_t n = s->d.causal && i + 1 < s->nkey ? i + 1 : s->nkey, j = 0;
+    const float *mask = NULL;
+    if (t[SDPA_mask].present) mask = at(s, ptr, SDPA_mask, head) + i * t[SDPA_mask].stride[2];
+    SIMD_FN(scale)(query, at(s, ptr, SDPA_q, head) + i * t[SDPA_q].stride[2], s->dim, s->d.scale);
+    SIMD_FN(scores)(query, k, t[SDPA_k].stride[2], s->dim, n, scores);
+    float sum = SIMD_FN(soften)(scores, n, mask, t[SDPA_mask].stride[3]), by = sum == 0 ? 0 : 1 / sum;
+    float *out = (float *)at(s, ptr, SDPA_out, head) + i * t[SDPA_out].stride[2];
+    for (; j + SIMD_FN(PANEL) <= s->vdim; j += SIMD_FN(PANEL))
+      SIMD_FN(mix)(scores, v + j, step, n, by, out + j, SDPA_WIDE);
+    for (; j + SIMD_LANES <= s->vdim; j += SIMD_LANES) SIMD_FN(mix)(scores, v + j, step, n, by, out + j, 1);
+    for (; j < s->vdim; j++) {
+      float x = 0;
+      for (int64_t c = 0; c < n; c++) x += scores[c] * v[c * step + j];
+      out[j] = x * by;
+    }
+  }
+}
+
+static const SdpaSet SIMD_FN(sdpa) = {SIMD_LANES,   SIMD_FN(PANEL),     SDPA_ROWS,           SIMD_FN(block),
+                                      SIMD_FN(few), SIMD_FN(pack_keys), SIMD_FN(pack_values)};
 
 #undef SDPA_PLUS
 #undef SDPA_ACROSS
