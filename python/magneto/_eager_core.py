@@ -87,6 +87,6 @@ def left() -> list[Any]:
 def stats() -> dict[str, Any]:
     names = (
         "graphs joint_graphs entries recompiles hits misses fallbacks attempts bytecodes left stopped "
-        "record_ms compile_ms cuda_captures cuda_replays cuda_failed verified differed"
+        "inferred record_ms compile_ms cuda_captures cuda_replays cuda_failed verified differed"
     )
     return {**dict.fromkeys(names.split(), 0), "breaks": {}}

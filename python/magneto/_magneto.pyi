@@ -19,6 +19,7 @@ class _Stats(TypedDict):
     bytecodes: int
     left: int
     stopped: int
+    inferred: int
     verified: int
     differed: int
     record_ms: float

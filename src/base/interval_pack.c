@@ -1,6 +1,9 @@
 #include "base/interval_pack.h"
 #include "base/assert.h"
+#include <stdbool.h>
 #include <stdlib.h>
+
+enum { PACK_PAGE = 4096 };
 
 static int pack_by_size(const void *a, const void *b) {
   const MgPackBlock *p = *(MgPackBlock *const *)a, *q = *(MgPackBlock *const *)b;
@@ -51,4 +54,23 @@ uint64_t mg_pack(MgPackBlock *b, uint32_t n, MgPackBlock **work) {
     if (stop > total) total = stop;
   }
   return total;
+}
+
+static bool pack_fits(const MgPackBlock *b, uint32_t n) {
+  uint64_t wanted = 0, packed = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    if (b[i].wanted > b[i].bytes) return false;
+    wanted += b[i].wanted, packed += b[i].bytes;
+  }
+  return 2 * wanted >= packed;
+}
+
+void mg_pack_again(MgPackBlock *b, uint32_t n, MgPackBlock **work, uint64_t *total) {
+  if (*total && pack_fits(b, n)) return;
+  for (uint32_t i = 0; i < n; i++) {
+    bool grown = *total && b[i].bytes && b[i].wanted > b[i].bytes;
+    uint64_t more = grown ? b[i].wanted / 8 + MG_PACK_ALIGN : 0;
+    b[i].bytes = b[i].wanted + (more < PACK_PAGE ? more : PACK_PAGE);
+  }
+  *total = mg_pack(b, n, work);
 }

@@ -498,14 +498,14 @@ static PyObject *cache_stats(PyObject *self, PyObject *unused) {
   }
   MgGraphStats cuda;
   mg_plan_graph_stats(&cuda);
-  return Py_BuildValue("{s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:d,s:d,s:N,s:K,s:K,s:K}",
+  return Py_BuildValue("{s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:l,s:d,s:d,s:N,s:K,s:K,s:K}",
                        "graphs", mg_stats.graphs, "joint_graphs", mg_stats.joint_graphs, "entries",
                        mg_stats.entries, "recompiles", mg_stats.recompiles, "hits", mg_stats.hits, "misses",
                        mg_stats.misses, "fallbacks", mg_stats.fallbacks, "attempts", mg_stats.attempts,
                        "bytecodes", mg_stats.bytecodes, "left", mg_stats.left, "stopped", mg_stats.stopped,
-                       "verified", mg_stats.verified, "differed", mg_stats.differed, "record_ms",
-                       mg_stats.record_ms, "compile_ms", mg_stats.compile_ms, "breaks", breaks,
-                       "cuda_captures", (unsigned long long)cuda.captures, "cuda_replays",
+                       "inferred", mg_stats.inferred, "verified", mg_stats.verified, "differed",
+                       mg_stats.differed, "record_ms", mg_stats.record_ms, "compile_ms", mg_stats.compile_ms,
+                       "breaks", breaks, "cuda_captures", (unsigned long long)cuda.captures, "cuda_replays",
                        (unsigned long long)cuda.replays, "cuda_failed", (unsigned long long)cuda.failed);
 }
 

@@ -3,9 +3,9 @@
  * The graph is compiled with its symbols: one plan serves all sizes at which what the compiler assumed of
  * them holds, and others get a plan of their own (MG_TUNE_SIZES_PLANS at most).  Where that is not possible
  * the graph is written out with numbers and compiled like any other, for each assignment of the symbols.
- * Inference has to agree with the sizes that the recording gave out, once for each assignment.  Assignments
- * are dropped when many came after them. Of a graph with backward, each assignment has an object of its own
- * for autograd; these share the plans. */
+ * Inference has to agree with the sizes that the recording gave out: size_proof.c says at which sizes it
+ * does, else it runs once for each assignment.  Assignments are dropped when many came after them. Of a graph
+ * with backward, each assignment has an object of its own for autograd; these share the plans. */
 #include "entry/run/exec_sizes.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +55,7 @@ void mg_execsizes_free(MgExecSizes *s) {
   Py_XDECREF(s->objs);
   mg_ctx_free(&s->ctx);
   mg_verify_free(s->verify);
+  mg_size_proof_free(s->proof);
   free(s->at);
   free(s->symbol);
   free(s->inferred);
@@ -92,14 +93,22 @@ static MgTrace sizes_trace(const MgExecSizes *s, SizesGraph *t) {
                    .recording = s->recording};
 }
 
-static bool sizes_agree(const MgExecSizes *s, const int64_t *env) {
+/* Does inference agree with the graph at these sizes?  Looks for a proof once a second assignment comes. */
+static bool sizes_agree(MgExecSizes *s, const int64_t *env) {
   SizesGraph t;
+  if (mg_size_proof_holds(s->proof, env)) return true;
+  mg_stats.inferred++;
   bool fits = mg_sizes_graph(s, &s->g, env, false, &t);
   for (NodeRef n = 1; fits && n < t.g.nnode; n++)
     fits = s->inferred[n] == SIZES_rule ? mg_graph_agrees(&t.g, n) : !s->inferred[n] || s->agrees(s, &t, n);
   mg_ctx_free(&t.ctx);
   if (!fits) mg_log(MG_LOG_recompiles, "a recorded graph is not right at these sizes");
-  return fits;
+  if (!fits || !s->nat || s->nproof >= MG_TUNE_SIZES_PROOFS) return fits;
+  s->nproof++;
+  MgSizeProof *proof = mg_sizes_graph(s, &s->g, env, true, &t) ? mg_size_proof_new(&t, s->inferred) : NULL;
+  mg_ctx_free(&t.ctx);
+  if (proof) mg_size_proof_free(s->proof), s->proof = proof;
+  return true;
 }
 
 static bool sizes_has_plan(const MgExecAt *a) { return a->run && (a->run->plan || a->run->grad); }

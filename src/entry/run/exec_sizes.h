@@ -43,6 +43,8 @@ struct MgExecAt {
 typedef struct SizesGraph SizesGraph;
 typedef struct MgVerify MgVerify;
 
+typedef struct MgSizeProof MgSizeProof;
+
 typedef struct SizesPlan {
   MgPlan *plan;
   uint32_t *overlap; /* as MgExec.overlap */
@@ -75,7 +77,9 @@ struct MgExecSizes {
   uint32_t nstopped; /* compilations given up for signals */
   MgExecAt **at;
   uint32_t nat, cap;
-  uint32_t nrun; /* assignments with a plan of their own */
+  MgSizeProof *proof; /* where it holds, inference agrees; NULL: there is none */
+  uint32_t nproof;    /* how often one was looked for */
+  uint32_t nrun;      /* assignments with a plan of their own */
   uint64_t clock;
   MgVerify *verify; /* what all of its graphs count by; NULL: nothing is verified */
 };
@@ -97,4 +101,10 @@ bool mg_execsizes_has_graph(const MgExecSizes *s);
 bool mg_execsizes_has_plans(const MgExecSizes *s); /* it is compiled with symbols, or for each assignment */
 int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *claims, PyObject **outs);
 void mg_execsizes_free(MgExecSizes *s);
+
+/* size_proof.c: inference agrees with the graph at the hints of t's symbols; of which other sizes does that
+ * follow?  inferred: as MgExecSizes.  t is spoiled.  NULL: not known, or out of memory. */
+MgSizeProof *mg_size_proof_new(SizesGraph *t, const uint8_t *inferred);
+bool mg_size_proof_holds(const MgSizeProof *p, const int64_t *env); /* NULL: false */
+void mg_size_proof_free(MgSizeProof *p);
 #endif

@@ -225,6 +225,21 @@ bool mg_graph_same(const MgGraph *g, ValRef a, ValRef b) {
          !memcmp(p->stride, q->stride, p->ndim * sizeof *p->stride);
 }
 
+static bool agrees_size(const MgExprs *x, SymRef a, SymRef b) {
+  return a == b || (a && b && x->ask && x->ask->equal(x->ask->of, a, b));
+}
+
+/* As mg_graph_same, but what cannot be proven of sizes is asked. */
+static bool agrees_val(const MgGraph *g, ValRef a, ValRef b) {
+  const MgVal *p = mg_val(g, a), *q = mg_val(g, b);
+  if (!a || !b) return a == b;
+  if (p->ndim != q->ndim || p->dtype != q->dtype || !agrees_size(g->x, p->offset, q->offset)) return false;
+  for (int i = 0; i < p->ndim; i++)
+    if (!agrees_size(g->x, p->size[i], q->size[i]) || !agrees_size(g->x, p->stride[i], q->stride[i]))
+      return false;
+  return true;
+}
+
 bool mg_graph_agrees(MgGraph *g, NodeRef n) {
   MgNode *node = mg_node(g, n);
   ValRef *out = node->out;
@@ -232,7 +247,7 @@ bool mg_graph_agrees(MgGraph *g, NodeRef n) {
   uint32_t nval = g->nval;
   bool same = (node->out = mg_new(g->c, ValRef, nout + 1)) && mg_infer(g, n) == MG_OK &&
               (node = mg_node(g, n))->nout == nout;
-  for (int i = 0; same && i < nout; i++) same = mg_graph_same(g, out[i], node->out[i]);
+  for (int i = 0; same && i < nout; i++) same = agrees_val(g, out[i], node->out[i]);
   node = mg_node(g, n);
   node->out = out;
   node->nout = nout;

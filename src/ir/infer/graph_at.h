@@ -20,6 +20,6 @@ MgRc mg_symbols_known(MgExprs *x, const MgSymEqual *equal, uint32_t n, SymRef *s
 MgRc mg_graph_symbols(const MgGraph *g, NodeRef nnode, ValRef nval, const SymRef *symbol, bool *used);
 /* Are these alike: dtype, sizes, strides, offset? */
 bool mg_graph_same(const MgGraph *g, ValRef a, ValRef b);
-/* Does inference give node n the results that it has? */
+/* Does inference give node n the results that it has?  What cannot be proven of sizes is asked. */
 bool mg_graph_agrees(MgGraph *g, NodeRef n);
 #endif

@@ -110,9 +110,7 @@ static MgRc plan_arena_tensors(PlanCall *k) {
 static bool plan_facts_hold(const MgPlan *p, const int64_t *v) {
   for (uint32_t i = 0; i < p->s.nfact; i++) {
     const MgPlanFact *f = &p->s.fact[i];
-    int64_t a = v[f->a], b = v[f->b];
-    MgPlanFactKind is = (MgPlanFactKind)f->is;
-    if (is == SF_equal ? a != b : is == SF_other ? a == b : is == SF_less ? a >= b : a <= b) return false;
+    if (!mg_plan_fact_holds((MgPlanFactKind)f->is, v[f->a], v[f->b])) return false;
   }
   return true;
 }
@@ -143,16 +141,17 @@ static MgRc plan_size(const MgPlan *p, PlanRun *r) {
   plan_eval_sizes(p, r->slot);
   if (!plan_facts_hold(p, r->slot)) return MG_UNSUP;
   TRY(plan_size_engines(p, r));
-  r->total = p->s.arena;
+  if (!p->s.dynamic) r->total = p->s.arena;
   for (uint32_t i = 0; i < p->s.nblock; i++) {
     const MgPlanBlock *b = &p->s.block[i];
     r->offset[i] = b->offset;
     if (!p->s.dynamic) continue;
     int64_t bytes = r->slot[b->bytes];
-    r->pack[i] = (MgPackBlock){.bytes = bytes > 0 ? (uint64_t)bytes : 0, .first = b->first, .last = b->last};
+    r->pack[i].wanted = bytes > 0 ? (uint64_t)bytes : 0;
+    r->pack[i].first = b->first, r->pack[i].last = b->last;
   }
   if (p->s.dynamic) {
-    r->total = mg_pack(r->pack, p->s.nblock, r->work);
+    mg_pack_again(r->pack, p->s.nblock, r->work, &r->total);
     for (uint32_t i = 0; i < p->s.nblock; i++) r->offset[i] = r->pack[i].offset;
   }
   r->sized_for = true;

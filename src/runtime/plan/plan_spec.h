@@ -34,6 +34,15 @@ typedef struct MgSymSource {
 
 /* What was assumed of sizes: a run at other ones is refused (MG_UNSUP) before it has done anything. */
 typedef enum MgPlanFactKind { SF_equal, SF_other, SF_less, SF_more } MgPlanFactKind;
+static inline bool mg_plan_fact_holds(MgPlanFactKind is, int64_t a, int64_t b) {
+  switch (is) {
+  case SF_equal: return a == b;
+  case SF_other: return a != b;
+  case SF_less: return a < b;
+  case SF_more: return a > b;
+  }
+  return false;
+}
 typedef struct MgPlanFact {
   uint8_t is;
   uint32_t a, b;

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 import magneto
 from harness import forced_breaks
+from magneto import _magneto
 from tests.support import assert_same
 from tests.support.counts import assert_counts, counts
 
@@ -174,3 +175,46 @@ def test_lists_and_dicts_of_rows():
             x = torch.randn(2, 1, 4)
             assert_same(fast(x, mine), f(x, other), rtol=1e-5, atol=1e-6)
     assert_counts(graphs=1, misses=1)
+
+
+def test_lengths_that_are_proven_right_are_not_inferred_again():
+    """One look at the graph's symbols says at which lengths it is right: not one look for each length."""
+
+    @magneto.compile
+    def step(x, cache):
+        rows = _append(x, cache)
+        mask = torch.arange(rows.shape[1]) < rows.shape[1] - 1
+        scores = (x @ rows.transpose(1, 2)).masked_fill(mask, 0.0)
+        return scores.softmax(-1) @ rows
+
+    cache = Cache(3)
+    with torch.no_grad():
+        for _ in range(3):
+            step(torch.randn(2, 1, 4), cache)
+        before = _magneto.stats()["inferred"]
+        for _ in range(20):
+            x, rows = torch.randn(2, 1, 4), cache.rows
+            got = step(x, cache)
+            rows = torch.cat([rows, x], 1)
+            mask = torch.arange(rows.shape[1]) < rows.shape[1] - 1
+            want = (x @ rows.transpose(1, 2)).masked_fill(mask, 0.0).softmax(-1) @ rows
+            assert_same(got, want)
+    assert _magneto.stats()["inferred"] == before
+    assert_counts(breaks=0)
+
+
+def test_memory_is_packed_for_blocks_that_grow_shrink_and_vanish():
+    """Places of temporaries are kept while these fit; results are eager's whatever the order of sizes."""
+
+    def f(x, y):
+        a = x.cumsum(0) @ y
+        b = torch.sort(a + 1).values @ y.t()
+        c = torch.cat([b, x]).cumsum(1) * 2
+        return c.sort(dim=0).values @ y, b @ y
+
+    fast = magneto.compile(f, dynamic=True)
+    y = torch.randint(-1, 2, (5, 7)).float()  # whole numbers: the same bits in any order of sums
+    with torch.no_grad():
+        for n in (3, 4, 5, 6, 7, 40, 41, 300, 2, 299, 8, 9, 1000, 3, 4, 500, 0, 50):
+            x = torch.randint(-2, 3, (n, 5)).float()
+            assert_same(fast(x, y), f(x, y))

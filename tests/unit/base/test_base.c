@@ -1,5 +1,7 @@
-/* base/: arena, strings, map, log channels; and the sweep in which the n-th allocation fails for every n. */
+/* base/: arena, strings, map, log channels, places of blocks; and the sweep in which the n-th allocation
+ * fails for every n. */
 #include "base/ctx.h"
+#include "base/interval_pack.h"
 #include "base/log.h"
 #include "base/strbuf.h"
 #include "base/table.h"
@@ -89,7 +91,32 @@ static void test_faults(void) {
   }
 }
 
+/* Places are kept while the blocks fit: packing takes longer than a small plan runs. */
+static void test_pack_again(void) {
+  MgPackBlock b[3] = {{.wanted = 100, .first = 0, .last = 2},
+                      {.wanted = 1000, .first = 1, .last = 3},
+                      {.wanted = 64, .first = 3, .last = 4}};
+  MgPackBlock *work[6];
+  uint64_t total = 0, at;
+  mg_pack_again(b, 3, work, &total);
+  CHECK(total == 1024 + 128 && b[0].bytes == 100 && b[1].bytes == 1000);
+  b[1].wanted = 1001; /* outgrown: an eighth more */
+  mg_pack_again(b, 3, work, &total);
+  CHECK(b[0].bytes == 100 && b[1].bytes == 1001 + 1001 / 8 + MG_PACK_ALIGN);
+  at = b[0].offset = 12345 * MG_PACK_ALIGN;
+  b[1].wanted = 1100, b[0].wanted = 90; /* fits: nothing moves */
+  mg_pack_again(b, 3, work, &total);
+  CHECK(b[0].offset == at && b[0].bytes == 100);
+  b[1].wanted = 1 << 20; /* at most a page more */
+  mg_pack_again(b, 3, work, &total);
+  CHECK(b[0].offset != at && b[1].bytes == (1 << 20) + 4096);
+  b[1].wanted = 10; /* most of the memory is not wanted any more */
+  mg_pack_again(b, 3, work, &total);
+  CHECK(b[1].bytes == 10 && total < 512);
+}
+
 int main(void) {
+  test_pack_again();
   test_arena();
   test_strbuf();
   test_map();
