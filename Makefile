@@ -11,6 +11,8 @@ WORKERS ?= 2
 FRONT = $(wildcard $(patsubst %,tests/front/*/test_%.py,$(1)))
 # Of each area what is quick.
 CHECK_TESTS ?= tests/golden tests/ir tests/docs tests/support $(call FRONT,api breaks guards objects values)
+# What `make test-integrations` runs: doors of frameworks, and what is said of them.
+INTEGRATIONS ?= tests/integrations tests/generate tests/docs/test_examples.py
 # Are names of sources in the documents that do not exist warnings or errors?
 DOCS_SRC ?= error
 # What depends on the width of vectors, and a machine of level v3 for magneto and for what it is compared with.
@@ -66,13 +68,8 @@ quick: build ## the front-end and back-end tests without models
 test-gpu: ## the tests of CUDA, on this machine's GPU (PY=python3: with a torch that has CUDA, and magneto importable)
 	@$(PY) -c 'import torch, magneto; assert torch.cuda.is_available(), "torch finds no GPU"'
 	@MAGNETO_STRICT=1 $(PY) -m pytest -q -n $(WORKERS) --timeout=600 tests/cuda
-test-integrations: build ## frameworks and libraries that compile with magneto by name, in .venv-integrations
-	@test -x .venv-integrations/bin/python || $(PY) -m venv .venv-integrations
-	@$(PY) -c 'import site; print(*site.getsitepackages())' > $$(echo .venv-integrations/lib/python3*/site-packages)/venv.pth
-	@cmp -s requirements/integrations.txt .venv-integrations/requirements.txt || { .venv-integrations/bin/python -m pip install \
-	  --quiet --disable-pip-version-check -r requirements/integrations.txt && \
-	  cp requirements/integrations.txt .venv-integrations/requirements.txt; }
-	@MAGNETO_STRICT=1 .venv-integrations/bin/python -m pytest -q --timeout=600 tests/integrations tests/generate tests/docs/test_examples.py
+test-integrations: build ## frameworks and libraries that compile by name, in .venv-integrations (PACKAGES="timm kornia": these only)
+	@PACKAGES="$(PACKAGES)" WORKERS=$(WORKERS) tools/integrations.sh $(INTEGRATIONS)
 fuzz: build ## random programs against eager (SECONDS=n SEED=s FAIL_ON=crashes, or ONE='kind seed'); failures are saved in build/fuzz
 	@MAGNETO_STRICT=1 $(PY) tests/fuzz --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED)) $(if $(FAIL_ON),--fail-on $(FAIL_ON)) $(if $(ONE),--one $(ONE))
 accept: build ## rewrite the expected output of the golden tests
