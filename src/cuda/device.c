@@ -298,14 +298,20 @@ void mg_cuda_lazy_free(MgCudaLazy *l) {
   free(l);
 }
 
-void *mg_cuda_fixed(MgCudaLazy **kernel, int device, const char *text, const char *name) {
+void *mg_cuda_kept(const MgCudaKept *k, int device, uint32_t form) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   if (device < 0 || device >= MG_CUDA_DEVICES) return NULL;
   pthread_mutex_lock(&lock);
-  if (!kernel[device]) kernel[device] = mg_cuda_lazy_new(device, text, name);
-  MgCudaLazy *l = kernel[device];
+  MgCudaLazy **l = &k->kernel[(uint32_t)device * k->nform + form];
+  if (!*l) {
+    MgStrbuf text = {0};
+    k->write(&text, form);
+    if (mg_sb_ok(&text)) *l = mg_cuda_lazy_new(device, mg_sb_text(&text), k->name);
+    mg_sb_free(&text);
+  }
+  MgCudaLazy *made = *l;
   pthread_mutex_unlock(&lock);
-  return l ? mg_cuda_lazy_get(l) : NULL;
+  return made ? mg_cuda_lazy_get(made) : NULL;
 }
 
 /* ---- running ---- */

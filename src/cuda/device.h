@@ -3,6 +3,7 @@
 #ifndef MG_CUDA_DEVICE_H
 #define MG_CUDA_DEVICE_H
 #include "base/ctx.h"
+#include "base/strbuf.h"
 
 /* NULL, or why kernels of ours cannot run here (static text).  Looks once, when
  * torch's CUDA library is loaded. */
@@ -35,9 +36,15 @@ typedef struct MgCudaLazy MgCudaLazy;
 MgCudaLazy *mg_cuda_lazy_new(int device, const char *text, const char *name); /* NULL: out of memory */
 void *mg_cuda_lazy_get(MgCudaLazy *l); /* NULL: the driver refuses it */
 void mg_cuda_lazy_free(MgCudaLazy *l); /* or NULL */
-/* A kernel of a text that never changes, on a device.  kernel: MG_CUDA_DEVICES places, all NULL at first, for
- * the life of the process.  NULL: out of memory, or the driver refuses it. */
-void *mg_cuda_fixed(MgCudaLazy **kernel, int device, const char *text, const char *name);
+
+/* Kernels of our own for one purpose, by device and form, for the life of the process. */
+typedef struct MgCudaKept {
+  const char *name;                             /* of the function in the text */
+  void (*write)(MgStrbuf *text, uint32_t form); /* the whole module */
+  uint32_t nform;
+  MgCudaLazy **kernel; /* [MG_CUDA_DEVICES * nform] */
+} MgCudaKept;
+void *mg_cuda_kept(const MgCudaKept *k, int device, uint32_t form); /* NULL: as for mg_cuda_lazy_get */
 
 typedef struct MgCudaScope { /* what mg_cuda_leave puts back */
   void *guard, *context;

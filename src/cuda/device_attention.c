@@ -1,6 +1,5 @@
 /* The attention kernel: which operands it takes, its compiled forms, its launch. */
 #include "cuda/device_attention.h"
-#include <pthread.h>
 #include "cuda/device.h"
 
 enum { ATTENTION_DIMS = 4, ATTENTION_ALIGN = 16, ATTENTION_ARGS = 23 };
@@ -32,22 +31,17 @@ bool mg_cuda_attention_fits(const MgAttention *a) {
          attention_reads(a->v, a->v_stride) && attention_reads(a->out, a->out_stride);
 }
 
+/* form: twice the index of the head size, and one more for a causal mask. */
+static void attention_write(MgStrbuf *text, uint32_t form) {
+  AttentionShape s = mg_attention_shape(attention_dim[form / 2], form % 2);
+  mg_attention_text(text, &s);
+}
+
 /* The kernel for a head size on a device; NULL: out of memory, or the driver refuses it. */
 static void *attention_kernel(int device, int dim, bool causal) {
-  static MgCudaLazy *kernel[MG_CUDA_DEVICES][ATTENTION_DIMS][2]; /* for the life of the process */
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  if (device < 0 || device >= MG_CUDA_DEVICES) return NULL;
-  pthread_mutex_lock(&lock);
-  MgCudaLazy **l = &kernel[device][attention_index(dim)][causal];
-  if (!*l) {
-    AttentionShape s = mg_attention_shape(dim, causal);
-    MgStrbuf text = {0};
-    mg_attention_text(&text, &s);
-    if (mg_sb_ok(&text)) *l = mg_cuda_lazy_new(device, mg_sb_text(&text), "mg_attention");
-    mg_sb_free(&text);
-  }
-  pthread_mutex_unlock(&lock);
-  return *l ? mg_cuda_lazy_get(*l) : NULL;
+  static MgCudaLazy *kernel[MG_CUDA_DEVICES * ATTENTION_DIMS * 2];
+  static const MgCudaKept attention = {"mg_attention", attention_write, ATTENTION_DIMS * 2, kernel};
+  return mg_cuda_kept(&attention, device, 2 * (uint32_t)attention_index(dim) + causal);
 }
 
 int mg_cuda_attention(int device, const MgAttention *a, void *stream) {

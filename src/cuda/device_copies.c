@@ -84,10 +84,13 @@ static const char copies_text[] = ".version 8.0\n.target sm_80\n.address_size 64
 
 const char *mg_cuda_copies_text(void) { return copies_text; }
 
+static void copies_write(MgStrbuf *text, uint32_t form) { mg_sb_puts(text, copies_text); }
+
 /* The kernel on a device; NULL: the driver refuses it. */
 static void *copies_kernel(int device) {
   static MgCudaLazy *kernel[MG_CUDA_DEVICES];
-  return mg_cuda_fixed(kernel, device, copies_text, "mg_copies");
+  static const MgCudaKept copies = {"mg_copies", copies_write, 1, kernel};
+  return mg_cuda_kept(&copies, device, 0);
 }
 
 bool mg_cuda_copies_ready(int device) { return copies_kernel(device) != NULL; }

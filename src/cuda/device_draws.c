@@ -16,9 +16,12 @@ static const char seed_text[] = ".version 8.0\n.target sm_80\n.address_size 64\n
                                 "  ret;\n"
                                 "}\n";
 
+static void seed_write(MgStrbuf *text, uint32_t form) { mg_sb_puts(text, seed_text); }
+
 void *mg_cuda_seed_kernel(int device) {
   static MgCudaLazy *kernel[MG_CUDA_DEVICES];
-  return mg_cuda_fixed(kernel, device, seed_text, "mg_seed");
+  static const MgCudaKept seed = {"mg_seed", seed_write, 1, kernel};
+  return mg_cuda_kept(&seed, device, 0);
 }
 
 static const char draw_text[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -48,10 +51,13 @@ static const char draw_text[] = ".version 8.0\n.target sm_80\n.address_size 64\n
 
 const char *mg_cuda_draw_text(bool draw) { return draw ? draw_text : seed_text; }
 
+static void draw_write(MgStrbuf *text, uint32_t form) { mg_sb_puts(text, draw_text); }
+
 int mg_cuda_draw(int device, uint64_t out, uint64_t seed, uint64_t offset, uint32_t within, bool captured,
                  void *stream) {
   static MgCudaLazy *kernel[MG_CUDA_DEVICES];
-  void *fn = mg_cuda_fixed(kernel, device, draw_text, "mg_draw");
+  static const MgCudaKept draw = {"mg_draw", draw_write, 1, kernel};
+  void *fn = mg_cuda_kept(&draw, device, 0);
   uint32_t addresses = captured;
   void *arg[] = {&out, &seed, &offset, &within, &addresses};
   return fn ? mg_cuda_launch(fn, 1, 1, arg, stream) : -1;

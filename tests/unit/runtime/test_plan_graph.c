@@ -128,10 +128,9 @@ bool mg_cuda_enter(int device, MgCudaScope *out) { return true; }
 void mg_cuda_leave(MgCudaScope *s) {}
 void *mg_cuda_stream(int device) { return the_stream; }
 const char *mg_cuda_error(int rc) { return "fake"; }
-MgCudaLazy *mg_cuda_lazy_new(int device, const char *text, const char *name) { return (void *)&copying; }
+void *mg_cuda_kept(const MgCudaKept *k, int device, uint32_t form) { return &copying; }
 void *mg_cuda_lazy_get(MgCudaLazy *l) { return l; }
 void mg_cuda_lazy_free(MgCudaLazy *l) {}
-void *mg_cuda_fixed(MgCudaLazy **kernel, int device, const char *text, const char *name) { return &copying; }
 void *mg_cuda_seed_kernel(int device) { return &seeding; }
 const char *mg_draws_missing(void) { return NULL; }
 bool mg_draws(int device, uint64_t n, MgDraws *out) {
