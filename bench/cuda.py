@@ -21,7 +21,8 @@ from collections.abc import Callable
 
 import torch
 
-from bench.workloads import Classifier, LanguageModel, sgd
+from bench import networks
+from bench.networks import Classifier, adamw, sgd
 
 KINDS = ("eager", "torch.compile", "reduce-overhead", "magneto")
 
@@ -38,12 +39,10 @@ class Row:
 
 def _vision(name: str, train: bool = False):
     def make():
-        import torchvision
-
-        net = getattr(torchvision.models, name)()
+        net = networks.vision(name)
         x = torch.randn(16, 3, 128, 128, device="cuda")
         if not train:
-            return net.eval().cuda(), (x,)
+            return net.cuda(), (x,)
         return Classifier(net.train()).cuda(), (x, torch.randint(0, 1000, (16,), device="cuda"))
 
     return make
@@ -51,62 +50,37 @@ def _vision(name: str, train: bool = False):
 
 def _bert(train: bool = False, dropout: float = 0):
     def make():
-        import transformers
-
         ids = torch.randint(0, 30000, (8, 128), device="cuda")
         if not train:
-            return transformers.BertModel(transformers.BertConfig()).eval().cuda().bfloat16(), (ids,)
-        config = transformers.BertConfig(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
-        return LanguageModel(transformers.BertForMaskedLM(config)).cuda().train(), (ids,)
+            return networks.bert().cuda().bfloat16(), (ids,)
+        return networks.bert_with_loss(dropout).cuda(), (ids,)
 
     return make
 
 
 def _gpt2(train: bool = False, dropout: float = 0):
     def make():
-        import transformers
-
         ids = torch.randint(0, 50000, (4, 256), device="cuda")
-        if not train:
-            return transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval().cuda(), (ids,)
-        config = transformers.GPT2Config(resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout)
-        return LanguageModel(transformers.GPT2LMHeadModel(config)).cuda().train(), (ids,)
+        net = networks.gpt2_with_loss(dropout) if train else networks.gpt2()
+        return net.cuda(), (ids,)
 
     return make
 
 
 def _vit():
-    import timm
-
-    return timm.create_model("vit_base_patch16_224").eval().cuda(), (
-        torch.randn(16, 3, 224, 224, device="cuda"),
-    )
+    return networks.vit().cuda(), (torch.randn(16, 3, 224, 224, device="cuda"),)
 
 
 def _llama():
-    import transformers
-
-    config = transformers.LlamaConfig(
-        hidden_size=768,
-        intermediate_size=2048,
-        num_hidden_layers=12,
-        num_attention_heads=12,
-        vocab_size=32000,
-    )
-    return transformers.LlamaForCausalLM(config).eval().cuda().bfloat16(), (
-        torch.randint(0, 32000, (4, 256), device="cuda"),
-    )
+    return networks.llama().cuda().bfloat16(), (torch.randint(0, 32000, (4, 256), device="cuda"),)
 
 
 def _tiny():
-    return (lambda x, y: torch.sin(x) + torch.cos(y)), (
-        torch.randn(10, 10, device="cuda"),
-        torch.randn(10, 10, device="cuda"),
-    )
+    return networks.tiny, (torch.randn(10, 10, device="cuda"), torch.randn(10, 10, device="cuda"))
 
 
 def _pointwise():
-    return (lambda x, y: torch.nn.functional.gelu(x * y + 1).sin().sum(-1)), (
+    return networks.pointwise, (
         torch.randn(4096, 4096, device="cuda"),
         torch.randn(4096, 4096, device="cuda"),
     )
@@ -127,10 +101,6 @@ def _mlp(train: bool = False):
     return make
 
 
-def _adamw(parameters):
-    return torch.optim.AdamW(parameters, lr=1e-4)
-
-
 ROWS = {
     "sin+cos 10x10": Row(_tiny),
     "gelu.sin.sum 4096x4096": Row(_pointwise),
@@ -144,15 +114,15 @@ ROWS = {
     "MLP b64, step": Row(_mlp(True), sgd),
     "densenet121 b16x128, step": Row(_vision("densenet121", True), sgd),
     "resnet50 b16x128, step": Row(_vision("resnet50", True), sgd),
-    "bert-base 8x128, step": Row(_bert(True), _adamw),
-    "gpt2 4x256, step": Row(_gpt2(True), _adamw),
-    "bert-base 8x128 dropout, step": Row(_bert(True, 0.1), _adamw),
-    "gpt2 4x256 dropout, step": Row(_gpt2(True, 0.1), _adamw),
+    "bert-base 8x128, step": Row(_bert(True), adamw),
+    "gpt2 4x256, step": Row(_gpt2(True), adamw),
+    "bert-base 8x128 dropout, step": Row(_bert(True, 0.1), adamw),
+    "gpt2 4x256 dropout, step": Row(_gpt2(True, 0.1), adamw),
     "MLP b64, whole step": Row(_mlp(True), sgd, whole=True),
     "resnet50 b16x128, whole step": Row(_vision("resnet50", True), sgd, whole=True),
-    "gpt2 4x256, whole step": Row(_gpt2(True), _adamw, whole=True),
+    "gpt2 4x256, whole step": Row(_gpt2(True), adamw, whole=True),
     "densenet121 b16x128, whole step": Row(_vision("densenet121", True), sgd, whole=True),
-    "bert-base 8x128, whole step": Row(_bert(True), _adamw, whole=True),
+    "bert-base 8x128, whole step": Row(_bert(True), adamw, whole=True),
 }
 
 

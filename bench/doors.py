@@ -1,4 +1,4 @@
-"""python -m bench doors: first calls of programs of PyTorch's libraries (tests/integrations/programs.py).
+"""python -m bench doors: first calls of programs of PyTorch's libraries (bench/libraries.py).
 
 Each first call has a process and a cache folder of its own.  Prints a table in Markdown.
 Programs whose package is missing are left out.
@@ -20,7 +20,7 @@ def _first(name: str, which: str) -> float:
     import torch
 
     import magneto
-    from tests.integrations.programs import PROGRAMS
+    from bench.libraries import PROGRAMS
 
     torch.manual_seed(0)
     f, calls = PROGRAMS[name][0]()
@@ -53,7 +53,7 @@ def _measure(name: str, which: str) -> str:
 
 
 def main() -> None:
-    from tests.integrations.programs import PROGRAMS
+    from bench.libraries import PROGRAMS
 
     print("| program | torch.compile | magneto |\n| --- | --- | --- |", flush=True)
     for name in PROGRAMS:

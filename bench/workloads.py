@@ -10,6 +10,9 @@ from collections.abc import Callable
 
 import torch
 
+from bench import networks
+from bench.networks import Classifier, sgd
+
 # torchvision's CPU wheel registers fake kernels for operators that only its C++ library defines.
 if torch.version.cuda is None:
     _torchvision_ops = torch.library.Library("torchvision", "DEF")
@@ -44,42 +47,29 @@ class Training:
 
 def _vision(name: str):
     def make():
-        import torchvision
-
         torch.manual_seed(0)
-        return getattr(torchvision.models, name)().eval(), (torch.randn(4, 3, 128, 128),)
+        return networks.vision(name), (torch.randn(4, 3, 128, 128),)
 
     return make
 
 
 def _bert():
-    import transformers
-
     torch.manual_seed(0)
-    model = transformers.BertModel(transformers.BertConfig()).eval()
-    return model, (torch.randint(0, 30000, (1, 128)),)
+    return networks.bert(), (torch.randint(0, 30000, (1, 128)),)
 
 
 def _gpt2():
-    import transformers
-
     torch.manual_seed(0)
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
-    return model, (torch.randint(0, 50000, (1, 128)),)
+    return networks.gpt2(), (torch.randint(0, 50000, (1, 128)),)
 
 
 def _vit():
-    import timm
-
     torch.manual_seed(0)
-    return timm.create_model("vit_base_patch16_224").eval(), (torch.randn(4, 3, 224, 224),)
+    return networks.vit(), (torch.randn(4, 3, 224, 224),)
 
 
 def _pointwise():
-    def f(x, y):
-        return torch.nn.functional.gelu(x * y + 1).sin().sum(-1)
-
-    return f, (torch.randn(2048, 2048), torch.randn(2048, 2048))
+    return networks.pointwise, (torch.randn(2048, 2048), torch.randn(2048, 2048))
 
 
 def _softmax():
@@ -92,7 +82,7 @@ def _layer_norm():
 
 
 def _tiny():
-    return (lambda x, y: torch.sin(x) + torch.cos(y)), (torch.randn(10, 10), torch.randn(10, 10))
+    return networks.tiny, (torch.randn(10, 10), torch.randn(10, 10))
 
 
 CPU = {
@@ -109,53 +99,18 @@ CPU = {
 }
 
 
-class Classifier(torch.nn.Module):
-    """A network and its cross-entropy loss."""
-
-    def __init__(self, net):
-        super().__init__()
-        self.net = net
-
-    def forward(self, x, target):
-        return torch.nn.functional.cross_entropy(self.net(x), target)
-
-
-class LanguageModel(torch.nn.Module):
-    def __init__(self, net):
-        super().__init__()
-        self.net = net
-
-    def forward(self, ids):
-        return self.net(input_ids=ids, labels=ids).loss
-
-
-def sgd(parameters):
-    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
-
-
 def _train_vision(name: str, optimizer):
     def make():
-        import torchvision
-
         torch.manual_seed(0)
-        model = Classifier(getattr(torchvision.models, name)().train())
+        model = Classifier(networks.vision(name).train())
         return model, (torch.randn(4, 3, 128, 128), torch.randint(0, 1000, (4,))), optimizer
 
     return make
 
 
 def _train_gpt2():
-    import transformers
-
     torch.manual_seed(0)
-    model = transformers.GPT2LMHeadModel(
-        transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
-    ).train()
-    return (
-        LanguageModel(model),
-        (torch.randint(0, 50000, (1, 128)),),
-        lambda p: torch.optim.AdamW(p, lr=1e-4),
-    )
+    return networks.gpt2_with_loss(), (torch.randint(0, 50000, (1, 128)),), networks.adamw
 
 
 def _train_mlp():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import magneto
-from tests.integrations.programs import diffusers_flux, diffusers_unet
+from bench.libraries import diffusers_flux, diffusers_unet
 from tests.support.counts import assert_counts, counts
 
 pytest.importorskip("diffusers")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import magneto
-from tests.integrations.programs import PROGRAMS
+from bench.libraries import PROGRAMS
 from tests.support.counts import assert_counts
 
 

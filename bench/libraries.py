@@ -1,7 +1,8 @@
-"""Small programs of PyTorch's libraries, with random weights: what test_libraries.py and `python -m bench doors` run.
+"""Small programs of PyTorch's libraries, with random weights.
 
-Each function returns a callable or module, and a list of calls: tuples of arguments.  The packages are imported
-inside, so that a missing one skips its own program only.
+test_libraries.py and `python -m bench doors` run them.
+Each function returns a callable or module, and a list of calls: tuples of arguments.
+The packages are imported inside, so that a missing one skips its own program only.
 """
 
 import torch
