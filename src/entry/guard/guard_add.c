@@ -5,7 +5,7 @@
 #include <string.h>
 #include "entry/guard/automatic_dynamic.h"
 #include "entry/guard/dict_watch.h"
-#include "entry/guard/gc_holder.h"
+#include "host/torch/gc_holder.h"
 #include "entry/guard/guard_check.h"
 #include "entry/guard/guard_cost.h"
 #include "entry/guard/late_draws.h"

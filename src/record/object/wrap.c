@@ -1,5 +1,5 @@
 #include "record/object/wrap.h"
-#include "entry/run/cuda_graph.h"
+#include "entry/launch/cuda_graph.h"
 #include <stdlib.h>
 #include <string.h>
 #include "entry/guard/automatic_dynamic.h"

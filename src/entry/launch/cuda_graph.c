@@ -1,7 +1,7 @@
 /* Captures of CUDA graphs, for which PyTorch has the parts: streams, pools of memory, torch.cuda.CUDAGraph.
  * In: runtime/plan_graph's questions.  Out: answers of the module magneto._glue.cuda_graphs;
  * errors become "not possible". */
-#include "entry/run/cuda_graph.h"
+#include "entry/launch/cuda_graph.h"
 #include "base/log.h"
 #include "host/python/glue.h"
 #include "host/python/names.h"

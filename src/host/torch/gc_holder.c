@@ -6,7 +6,7 @@
  * What the program has let go of while the model lives is garbage too, and is emptied: guards that compare
  * with it fail anyway, because its owner no longer has it.  The holder and its tuple have no
  * tp_clear and stay as they are. */
-#include "entry/guard/gc_holder.h"
+#include "host/torch/gc_holder.h"
 
 typedef struct GuardLoose {
   PyObject_HEAD PyObject *items; /* tuple */
