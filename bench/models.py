@@ -154,7 +154,7 @@ class SpeechTransformer(nn.Module):
         self.out = nn.Linear(width, 30)
 
     def forward(self, frames, lengths):
-        mask = torch.arange(frames.shape[1])[None] >= lengths[:, None]
+        mask = torch.arange(frames.shape[1], device=frames.device)[None] >= lengths[:, None]
         x, states = self.inward(frames), []
         for layer in self.layers:
             x = layer(x, src_key_padding_mask=mask)
