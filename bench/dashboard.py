@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import json
 import multiprocessing
 import os
@@ -256,6 +257,10 @@ def _write(folder: pathlib.Path, run: dict[str, Any]) -> pathlib.Path:
     folder.mkdir(parents=True, exist_ok=True)
     stamp = run["date"].replace(":", "").replace("-", "")
     path = folder / f"{stamp}-{run['device']}.json"
+    for n in itertools.count(2):  # two runs may begin in one second
+        if not path.exists() or json.loads(path.read_text())["commit"] == run["commit"]:
+            break
+        path = folder / f"{stamp}-{run['device']}-{n}.json"
     part = path.with_suffix(".part")
     part.write_text(json.dumps(rounded(run), separators=(",", ":")).replace('},"', '},\n"') + "\n")
     part.replace(path)

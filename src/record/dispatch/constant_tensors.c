@@ -3,6 +3,7 @@
 #include "record/dispatch/constant_tensors.h"
 #include <string.h>
 #include "entry/guard/guard_add.h"
+#include "entry/guard/source.h"
 #include "entry/guard/tensor_contents.h"
 #include "entry/launch/graph_interp.h"
 #include "entry/launch/op_call.h"
@@ -173,12 +174,28 @@ static PyObject *constval_compute_aside(MgCapture *cap, ValRef v) {
   return r;
 }
 
+/* Is the input on a value stack, or what an iterator there goes over?  It was computed before a break. */
+static bool constval_on_stack(const MgGuards *g, SrcRef src) {
+  while (g->src[src].parent) src = g->src[src].parent;
+  return g->src[src].kind == SRC_slot && !mg_source_slot_name(g, g->src[src].idx);
+}
+
+/* Have the numbers that were found little chance to come again? Those of a row that the rest of a loop looks
+ * at differ from call to call. */
+static bool constval_is_row(const MgRec *r, const Contents *found) {
+  for (int i = 0; i < found->n; i++)
+    if (PyTuple_GET_SIZE(found->now[i]) > 1 && constval_on_stack(r->guards, found->input[i]->src))
+      return true;
+  return false;
+}
+
 PyObject *mg_constval_contents(MgCapture *cap, ValRef v) {
   MgRec *r = cap->rec;
   Contents found = {.n = 0};
   int budget = MG_TUNE_CONSTANT_NODES;
   bool may = constval_of_contents(cap, v, &budget, &found);
-  if (found.n && (r->want_fx || mg_retry_denied(r, RETRY_contents))) may = false;
+  if (found.n && (r->want_fx || mg_retry_denied(r, RETRY_contents) || constval_is_row(r, &found)))
+    may = false;
   for (int i = 0; i < found.n; i++) {
     if (may) mg_guard_add(r->guards, GK_content, found.input[i]->src, found.now[i], 0);
     found.input[i]->known |= may;

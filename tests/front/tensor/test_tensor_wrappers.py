@@ -775,7 +775,7 @@ def test_a_parameter_that_wraps_others_and_a_bias_with_a_gradient():
     for grad in False, True:
         with torch.set_grad_enabled(grad):
             got, want = fast(x, w, b), f(x, w, b)
-        assert_same(got, want)
+        assert_same(got, want, rtol=1e-4, atol=1e-3)  # sums of bytes of about 100
     (g,) = torch.autograd.grad(got.sum(), b)
     assert_same(g, torch.autograd.grad(want.sum(), b)[0])
 
