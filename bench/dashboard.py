@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import itertools
 import json
 import multiprocessing
 import os
@@ -224,6 +223,18 @@ def _versions() -> dict[str, str]:
     return found
 
 
+def _path(folder: pathlib.Path, date: str, device: str) -> pathlib.Path:
+    return folder / f"{date.replace(':', '').replace('-', '')}-{device}.json"
+
+
+def _date(folder: pathlib.Path, device: str) -> str:
+    """Now, or a little later: no run of the folder has that date."""
+    now = datetime.datetime.now(datetime.UTC)
+    while _path(folder, date := now.strftime("%Y-%m-%dT%H:%M:%SZ"), device).exists():
+        now += datetime.timedelta(seconds=1)
+    return date
+
+
 def _about(o: argparse.Namespace) -> dict[str, Any]:
     """What a run states, and {} of cells."""
     machine = "{}, level {}".format(*where.processor())
@@ -232,7 +243,7 @@ def _about(o: argparse.Namespace) -> dict[str, Any]:
 
         machine = torch.cuda.get_device_name()
     return {
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "date": _date(o.out, "cuda" if o.cuda else "cpu"),
         "commit": o.commit or where.commit(),
         "machine": machine,
         "device": "cuda" if o.cuda else "cpu",
@@ -255,12 +266,7 @@ def resumed(folder: pathlib.Path, run: dict[str, Any]) -> dict[str, Any]:
 def _write(folder: pathlib.Path, run: dict[str, Any]) -> pathlib.Path:
     """The run's file, whole at each moment."""
     folder.mkdir(parents=True, exist_ok=True)
-    stamp = run["date"].replace(":", "").replace("-", "")
-    path = folder / f"{stamp}-{run['device']}.json"
-    for n in itertools.count(2):  # two runs may begin in one second
-        if not path.exists() or json.loads(path.read_text())["commit"] == run["commit"]:
-            break
-        path = folder / f"{stamp}-{run['device']}-{n}.json"
+    path = _path(folder, run["date"], run["device"])
     part = path.with_suffix(".part")
     part.write_text(json.dumps(rounded(run), separators=(",", ":")).replace('},"', '},\n"') + "\n")
     part.replace(path)

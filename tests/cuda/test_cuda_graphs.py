@@ -11,35 +11,12 @@ import torch.nn.functional as F
 from torch import nn
 
 import magneto
+from support.gpu import close, rnd
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
-
-@pytest.fixture(autouse=True)
-def compiled_kernels(monkeypatch):
-    monkeypatch.setenv("MAGNETO_GPU", "1")
-    magneto.reset()
-
-
-@pytest.fixture
-def replays():
-    """How many replays there were since; no capture may have failed."""
-    before = magneto._magneto.stats()
-
-    def count():
-        now = magneto._magneto.stats()
-        assert now["cuda_failed"] == before["cuda_failed"]
-        return now["cuda_replays"] - before["cuda_replays"]
-
-    return count
-
-
-def rnd(*size, dtype=torch.float32):
-    return torch.randn(*size, device="cuda", dtype=dtype)
-
-
-def close(got, want):
-    torch.testing.assert_close(got, want, rtol=2e-3, atol=2e-3, equal_nan=True)
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    pytest.mark.usefixtures("compiled_kernels"),
+]
 
 
 class Block(nn.Module):

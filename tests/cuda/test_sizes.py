@@ -9,26 +9,10 @@ from torch import nn
 
 import magneto
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
-
-@pytest.fixture(autouse=True)
-def compiled_kernels(monkeypatch):
-    monkeypatch.setenv("MAGNETO_GPU", "1")
-    magneto.reset()
-
-
-@pytest.fixture
-def counts():
-    """Captures and replays since; no capture may have failed."""
-    before = magneto._magneto.stats()
-
-    def count():
-        now = magneto._magneto.stats()
-        assert now["cuda_failed"] == before["cuda_failed"]
-        return tuple(now[k] - before[k] for k in ("cuda_captures", "cuda_replays"))
-
-    return count
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    pytest.mark.usefixtures("compiled_kernels"),
+]
 
 
 class Block(nn.Module):
@@ -47,7 +31,7 @@ def close(got, want):
 
 
 @pytest.mark.parametrize("dynamic", [None, True])
-def test_sizes_that_come_again_are_replayed(dynamic, counts):
+def test_sizes_that_come_again_are_replayed(dynamic, graph_counts):
     net = nn.Sequential(Block(), Block()).cuda().eval()
     compiled, kept = magneto.compile(net, dynamic=dynamic), []
     with torch.no_grad():
@@ -58,21 +42,21 @@ def test_sizes_that_come_again_are_replayed(dynamic, counts):
                 close(y, net(x))
                 kept.append((y, y.clone()))
     assert all(torch.equal(a, b) for a, b in kept)
-    captures, replays = counts()
+    captures, replays = graph_counts()
     assert 0 < captures <= 4 and replays >= 12
 
 
-def test_sizes_that_never_come_again_are_not_captured(counts):
+def test_sizes_that_never_come_again_are_not_captured(graph_counts):
     net = Block().cuda().eval()
     compiled = magneto.compile(net, dynamic=True)
     with torch.no_grad():
         for n in range(8, 60):
             x = torch.randn(1, n, 64, device="cuda")
             close(compiled(x), net(x))
-    assert counts() == (0, 0)
+    assert graph_counts() == (0, 0)
 
 
-def test_training_with_a_smaller_last_batch(counts):
+def test_training_with_a_smaller_last_batch(graph_counts):
     net = nn.Sequential(Block(), nn.Linear(64, 8)).cuda()
     other = copy.deepcopy(net)
     sizes = [8, 8, 8, 5] * 5
@@ -92,7 +76,7 @@ def test_training_with_a_smaller_last_batch(counts):
     close(train(magneto.compile(other)), train(net))
     for a, b in zip(other.parameters(), net.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-2, atol=1e-3)
-    assert counts()[1] >= 20
+    assert graph_counts()[1] >= 20
 
 
 def test_backward_after_other_sizes():
@@ -109,7 +93,7 @@ def test_backward_after_other_sizes():
         del losses, turn
 
 
-def test_many_sizes_keep_few_graphs(counts):
+def test_many_sizes_keep_few_graphs(graph_counts):
     f = magneto.compile(lambda x: (F.gelu(x) * 2).sum(-1), dynamic=True)
     before = torch.cuda.memory_allocated()
     for turn in range(4):
@@ -118,5 +102,5 @@ def test_many_sizes_keep_few_graphs(counts):
                 x = torch.full((n, 1000), float(turn), device="cuda")
                 close(f(x), (F.gelu(x) * 2).sum(-1))
     del x
-    assert counts()[0] <= 10
+    assert graph_counts()[0] <= 10
     assert torch.cuda.memory_allocated() - before < 8 << 20

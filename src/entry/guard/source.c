@@ -282,6 +282,8 @@ PyObject *mg_source_slot_name(const MgGuards *g, int i) {
   return name == Py_None ? NULL : name;
 }
 
+bool mg_source_slot_on_stack(const MgGuards *g, int i) { return g->slot_names && !mg_source_slot_name(g, i); }
+
 static void source_put_object(MgStrbuf *out, PyObject *o) {
   PyObject *r = NULL;
   if (o && Py_TYPE(o) == &PyMemberDescr_Type) r = Py_NewRef(((PyDescrObject *)o)->d_name);

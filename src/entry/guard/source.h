@@ -32,6 +32,8 @@ PyObject *mg_source_number(PyObject *tensor);
 PyObject *mg_source_step(const MgSrc *s, PyObject *parent, const MgSlots *slots);
 /* The name of the local in a slot, borrowed; NULL: an entry of a value stack. */
 PyObject *mg_source_slot_name(const MgGuards *g, int i);
+/* Is the slot one of a value stack of a frame that was there before? */
+bool mg_source_slot_on_stack(const MgGuards *g, int i);
 /* "L['self'].layers[0].weight" */
 void mg_source_print(const MgGuards *g, SrcRef src, MgStrbuf *out);
 /* Fills in the symbols' values for a run; false: some is no number in range. */

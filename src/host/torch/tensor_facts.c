@@ -244,17 +244,23 @@ int mg_facts_set_version(PyObject *t, int64_t n) {
   return facts_ask_version(t, n);
 }
 
-int mg_facts_count_write(PyObject *t) {
+int mg_facts_count_writes(PyObject *tensors) {
   static PyObject *increment; /* torch._C._increment_version */
-  uint32_t *counter = mg_facts_version(t);
-  if (counter) return __atomic_fetch_add(counter, 1, __ATOMIC_SEQ_CST), 0;
-  PyObject *c = increment ? NULL : mg_import("torch._C"), *one = PyTuple_Pack(1, t);
+  PyObject *c = increment ? NULL : mg_import("torch._C");
   if (c) increment = PyObject_GetAttrString(c, "_increment_version");
   Py_XDECREF(c);
-  PyObject *r = increment && one ? PyObject_CallOneArg(increment, one) : NULL;
-  Py_XDECREF(one);
+  PyObject *r = increment ? PyObject_CallOneArg(increment, tensors) : NULL;
   Py_XDECREF(r);
   return r ? 0 : -1;
+}
+
+int mg_facts_count_write(PyObject *t) {
+  uint32_t *counter = mg_facts_version(t);
+  if (counter) return __atomic_fetch_add(counter, 1, __ATOMIC_SEQ_CST), 0;
+  PyObject *one = PyTuple_Pack(1, t);
+  int rc = one ? mg_facts_count_writes(one) : -1;
+  Py_XDECREF(one);
+  return rc;
 }
 
 PyObject *mg_facts_hooks(PyObject *o, bool accumulate) {

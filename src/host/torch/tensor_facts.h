@@ -53,8 +53,9 @@ bool mg_facts_requires_grad(PyObject *tensor);
  * or not known where it is. */
 uint32_t *mg_facts_version(PyObject *tensor);
 int mg_facts_set_version(PyObject *tensor, int64_t n); /* -1 with an exception */
-/* Counts a write to the tensor. -1 with an exception. */
+/* Count a write to the tensor, or to each of an iterable.  -1 with an exception. */
 int mg_facts_count_write(PyObject *tensor);
+int mg_facts_count_writes(PyObject *tensors);
 /* Does it hold values of its own, rather than a batch of vmap's or what a subclass makes of it? */
 bool mg_facts_in_memory(PyObject *tensor);
 /* Has a plain strided tensor a storage?  The tensors inside of the vmap that

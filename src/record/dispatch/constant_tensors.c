@@ -177,7 +177,7 @@ static PyObject *constval_compute_aside(MgCapture *cap, ValRef v) {
 /* Is the input on a value stack, or what an iterator there goes over?  It was computed before a break. */
 static bool constval_on_stack(const MgGuards *g, SrcRef src) {
   while (g->src[src].parent) src = g->src[src].parent;
-  return g->src[src].kind == SRC_slot && !mg_source_slot_name(g, g->src[src].idx);
+  return g->src[src].kind == SRC_slot && mg_source_slot_on_stack(g, g->src[src].idx);
 }
 
 /* Have the numbers that were found little chance to come again? Those of a row that the rest of a loop looks

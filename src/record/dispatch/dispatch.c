@@ -13,6 +13,7 @@
 #include "host/python/pyobject.h"
 #include "host/python/trace_rules.h"
 #include "host/torch/literals.h"
+#include "host/torch/tensor_facts.h"
 #include "host/torch/torch_state.h"
 #include "ir/infer/infer.h"
 #include "record/core/recording.h"
@@ -33,7 +34,6 @@
 #include "record/tensor/input_overlap.h"
 #include "record/tensor/mode_stack.h"
 #include "record/tensor/standin.h"
-#include "record/tensor/view_state.h"
 #include "record/tensor/wrapper_subclass.h"
 
 typedef struct MgModeObject {   /* the mode on torch's stack */
@@ -442,7 +442,7 @@ static int dispatch_count_writes(const DispatchCall *c) {
                          ? dispatch_param(c->fo, c->args, c->kwargs, i)
                          : NULL;
     if (list && !strncmp(op->full, "aten::_foreach_", strlen("aten::_foreach_")) &&
-        mg_viewstate_written(list))
+        mg_facts_count_writes(list))
       return -1;
   }
   return 0;

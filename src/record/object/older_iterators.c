@@ -73,7 +73,7 @@ static bool iter_may_copy(PyObject *v, int depth) {
 static bool iter_of_loop(SrcRef src) {
   const MgGuards *g = mg_rec->guards;
   const MgSrc *s = &g->src[src];
-  return s->kind == SRC_slot && g->slot_names && !mg_source_slot_name(g, s->idx);
+  return s->kind == SRC_slot && mg_source_slot_on_stack(g, s->idx);
 }
 
 /* What comes next, borrowed, and how much is left; 0: nothing, or nobody knows. */

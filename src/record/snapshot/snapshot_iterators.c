@@ -27,7 +27,7 @@ void mg_snap_note_loop(MgBuilder *b, PyObject *const *slots, int i) {
   bool method = below && Py_TYPE(below) == &PyMethodDescr_Type; /* a call of the iterator's method */
   bool method_in_c = below && Py_TYPE(below) == &PyWrapperDescr_Type;
   const MgGuards *g = mg_rec->guards;
-  bool stack = g && g->slot_names && !mg_source_slot_name(g, i);
+  bool stack = g && mg_source_slot_on_stack(g, i);
   bool iterates = slots[i] && PyIter_Check(slots[i]); /* a bound method of an iterator does not */
   b->loop = stack && iterates && !method && !method_in_c ? slots[i] : NULL;
 }

@@ -91,16 +91,6 @@ PyObject *mg_viewstate_base(PyObject *self) {
   return b;
 }
 
-int mg_viewstate_written(PyObject *list) {
-  static PyObject *increment; /* torch._C._increment_version */
-  PyObject *c = increment ? NULL : mg_import("torch._C");
-  if (c) increment = PyObject_GetAttrString(c, "_increment_version");
-  Py_XDECREF(c);
-  PyObject *r = increment ? PyObject_CallOneArg(increment, list) : NULL;
-  Py_XDECREF(r);
-  return r ? 0 : -1;
-}
-
 int mg_viewstate_take(MgCapture *cap) {
   const MgGraph *g = cap->rec->g;
   bool writes = false;

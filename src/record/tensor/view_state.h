@@ -15,8 +15,6 @@ typedef struct MgRec MgRec;
 /* ---- while recording: what the program is told of a stand-in; NULL with an exception or a break ---- */
 PyObject *mg_viewstate_version(PyObject *standin); /* `_version` */
 PyObject *mg_viewstate_base(PyObject *standin);    /* `_base` */
-/* Counts a write to each of these tensors.  -1 with an exception. */
-int mg_viewstate_written(PyObject *list);
 /* The recording ends: by how much it has moved the version counters of its inputs.  -1 with an exception. */
 int mg_viewstate_take(MgCapture *cap);
 

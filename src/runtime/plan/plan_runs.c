@@ -102,19 +102,18 @@ void mg_plan_run_give(MgPlan *p, PlanRun *r) {
   mg_fork_unlock(MG_LOCK_list);
 }
 
-/* Removes a run from those that are idle: the one that `fits`, else the one that was used longest ago.  NULL:
- * there is none. */
-static PlanRun *runs_pick(MgPlan *p, bool (*fits)(void *call, const PlanRun *r), void *call, bool *found) {
+/* Removes from the idle runs the one that `fits`, else, if it may be another's, the one that was used longest
+ * ago.  NULL: there is none. */
+static PlanRun *runs_pick(MgPlan *p, bool (*fits)(void *call, const PlanRun *r), void *call, bool any) {
   PlanRun **at = &p->more, **last = NULL;
-  for (; *at && !(*found = fits(call, *at)); at = &(*at)->next) last = at;
-  if (!*found) at = last;
+  for (; *at && !fits(call, *at); at = &(*at)->next) last = at;
+  if (!*at) at = any ? last : NULL;
   PlanRun *r = at ? *at : NULL;
   if (r) *at = r->next;
   return r;
 }
 
 PlanRun *mg_plan_run_take_sized(MgPlan *p, bool (*fits)(void *call, const PlanRun *r), void *call) {
-  bool found = false;
   PlanRun *last = atomic_exchange_explicit(&p->idle, NULL, memory_order_acquire);
   if (last && fits(call, last)) return last;
   mg_fork_lock(MG_LOCK_list);
@@ -122,16 +121,7 @@ PlanRun *mg_plan_run_take_sized(MgPlan *p, bool (*fits)(void *call, const PlanRu
     last->next = p->more;
     p->more = last;
   }
-  PlanRun *r = NULL, *other = runs_pick(p, fits, call, &found);
-  bool new = !found && p->nrun < MG_TUNE_GRAPH_SIZES;
-  if (other && new) { /* back to its place, the end */
-    PlanRun **end = &p->more;
-    while (*end) end = &(*end)->next;
-    *end = other;
-    other->next = NULL;
-  } else {
-    r = other;
-  }
+  PlanRun *r = runs_pick(p, fits, call, p->nrun >= MG_TUNE_GRAPH_SIZES);
   p->nrun += !r;
   mg_fork_unlock(MG_LOCK_list);
   return r ? r : runs_new(p);
