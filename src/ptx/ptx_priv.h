@@ -111,6 +111,8 @@ bool px_is_multiple(Px *e, ExprRef r, int64_t n);       /* of lane 0 */
 void px_store(Px *e, const MgLoop *l, const ExprRef value, int lanes);
 /* base + index * size in a new 64-bit register, of the present place. */
 int px_address(Px *e, BufRef b, MgTy ty, ExprRef index);
+void px_clear(Px *e, MgTy ty, int first, int n,
+              int p);                   /* n registers, for a load under predicate p (or -1) */
 void px_know(Px *e, ExprRef r, int id); /* the value of r at this place is in register id */
 /* ---- ptx_tile.c: blocks of points that are turned in shared memory ---- */
 void px_tiles(Px *e);

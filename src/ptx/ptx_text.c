@@ -199,6 +199,8 @@ static int text_zero(Px *e, MgTy t) {
 /* Between types of which neither is bf16, f16 or i1, or from f32 to one of these. */
 static int text_convert(Px *e, MgTy to, MgTy from, int a) {
   bool ff = mg_ty_is_float(from), tf = mg_ty_is_float(to);
+  if (ff && to == TY_u8 && from != TY_f16) /* PyTorch goes by int64: -1 is 255 */
+    return text_convert(e, to, TY_i64, text_convert(e, TY_i64, from, a));
   int d = px_reg(e, to);
   if (to == TY_bf16) PUT("  cvt.rn.bf16.f32 %%h%d, %%f%d;\n", d, a);
   else if (to == TY_f16) PUT("  cvt.rn.f16.f32 %%h%d, %%f%d;\n", d, a);

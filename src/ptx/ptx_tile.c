@@ -80,6 +80,7 @@ static void tile_read(Tile *t) {
       MgTy mem = tile_mem(e, t->load[i]);
       int v = px_reg(e, mem), a = px_address(e, (BufRef)n.u.i, mem, n.src[0]),
           bytes = mg_ty_size(mem) < 4 ? 4 : mg_ty_size(mem);
+      px_clear(e, mem, v, 1, e->at.guard);
       PUT("  @%%p%d ld.global.%s ", e->at.guard, px_mem_ty(mem));
       px_put(e, mem, v);
       PUT(", [%%rd%d];\n", a);

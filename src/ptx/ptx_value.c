@@ -1,6 +1,7 @@
 /* Values, indices and memory accesses of a kernel's expressions.
  * In: legalized nodes and the place that code is written for (Px.at).  Out: registers,
  * each computed once a place. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "ptx/ptx_priv.h"
@@ -314,6 +315,17 @@ static void value_list(Px *e, MgTy ty, int first, int n) {
   PUT("}");
 }
 
+/* What a load leaves where its predicate p is false: zeros.  ptxas takes two loads of one address for the
+ * same where registers are not set without them, whatever their predicates. */
+void px_clear(Px *e, MgTy ty, int first, int n, int p) {
+  static const char *const zero[] = {[R_r] = "  mov.b32 %%r%d, 0;\n",
+                                     [R_rd] = "  mov.b64 %%rd%d, 0;\n",
+                                     [R_h] = "  mov.b16 %%h%d, 0;\n",
+                                     [R_f] = "  mov.f32 %%f%d, 0f00000000;\n",
+                                     [R_d] = "  mov.f64 %%d%d, 0d0000000000000000;\n"};
+  for (int i = 0; p >= 0 && i < n; i++) mg_sb_printf(&e->b, zero[px_class(ty)], first + i);
+}
+
 /* Vector access of `lanes` neighbouring registers; p: predicate or -1. */
 static void value_move_vector(Px *e, bool load, MgTy ty, int first, int lanes, ValueRef a, int p) {
   int chunk = value_chunk(ty, lanes);
@@ -323,6 +335,7 @@ static void value_move_vector(Px *e, bool load, MgTy ty, int first, int lanes, V
     MgTy as = halves ? TY_u32 : ty;
     for (int k = 0; halves && !load && k < n; k++)
       PUT("  mov.b32 %%r%d, {%%h%d, %%h%d};\n", words + k, first + i + 2 * k, first + i + 2 * k + 1);
+    if (load) px_clear(e, as, words, n, p);
     PUT("  ");
     if (p >= 0) PUT("@%%p%d ", p);
     PUT("%s.%s.", load ? "ld" : "st", a.space);
@@ -376,6 +389,16 @@ static int value_vector(Px *e, ExprRef r, const MgExpr *n, MgTy reg, int p) {
   return first;
 }
 
+/* Is it what px_clear sets? */
+static bool value_is_zero(Px *e, ExprRef r) {
+  const MgExpr *n = mg_expr(e->x, r);
+  int64_t k;
+  double f;
+  if (n->op != OP_const) return false;
+  if (mg_ty_is_float(n->ty)) return mg_ex_const_float(e->x, r, &f) && f == 0 && !signbit(f);
+  return mg_ex_const_int(e->x, r, &k) && k == 0;
+}
+
 static int value_load(Px *e, ExprRef r) {
   const MgExpr n = *mg_expr(e->x, r);
   BufRef b = (BufRef)n.u.i;
@@ -387,7 +410,8 @@ static int value_load(Px *e, ExprRef r) {
     return e->rc = MG_UNSUP, 0; /* its value is not in this place's registers */
   if (!e->shared[b] && e->s->buf[b].device == DEV_cpu) return value_parameter(e, &n);
   MgTy reg = n.ty == TY_i1 ? TY_u8 : n.ty;
-  int mask = n.src[1] ? px_value(e, n.src[1]) : -1, other = n.src[1] ? px_value(e, n.src[2]) : -1, d;
+  bool zero = n.src[1] && value_is_zero(e, n.src[2]);
+  int mask = n.src[1] ? px_value(e, n.src[1]) : -1, other = mask < 0 || zero ? -1 : px_value(e, n.src[2]), d;
   int p = px_facts(e, r) & PF_inner ? px_and(e, mask, e->at.guard) : mask;
   bool lanes = px_facts(e, r) & PF_lane, same = mask < 0 || !(px_facts(e, n.src[1]) & PF_lane);
   if (lanes && same && value_is_vector(e, b, n.src[0], e->g->vec)) {
@@ -395,6 +419,7 @@ static int value_load(Px *e, ExprRef r) {
   } else {
     ValueRef a = value_ref(e, b, n.ty, n.src[0], same ? r : 0);
     d = px_reg(e, reg);
+    px_clear(e, reg, d, 1, p);
     PUT("  ");
     if (p >= 0) PUT("@%%p%d ", p);
     PUT("ld.%s.%s ", a.space, px_mem_ty(n.ty));
@@ -402,7 +427,7 @@ static int value_load(Px *e, ExprRef r) {
     PUT(", [%%rd%d+%lld];\n", a.reg, (long long)a.offset);
   }
   if (n.ty == TY_i1) d = px_convert(e, TY_i1, TY_u8, d);
-  return mask < 0 ? d : px_select(e, n.ty, mask, d, other);
+  return mask < 0 || zero ? d : px_select(e, n.ty, mask, d, other);
 }
 
 /* ---- values ---- */

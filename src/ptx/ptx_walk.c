@@ -289,17 +289,22 @@ static void walk_piece(Px *e, Walk *g, int from, int flat, int number, int64_t n
   e->at = at;
 }
 
+/* The first inner point of a thread: its rank in the row, times its neighbours. */
+static int walk_base(Px *e, int each) {
+  MgTy t = walk_ty(e);
+  int base = px_reg(e, t);
+  if (e->rank < 0) px_move(e, t, base, px_int(e, t, 0));
+  else if (e->g->narrow) PUT("  mul.lo.u32 %%r%d, %%r%d, %d;\n", base, e->rank, each);
+  else PUT("  mul.wide.u32 %%rd%d, %%r%d, %d;\n", base, e->rank, each);
+  return base;
+}
+
 /* The inner points of ranges [from, end) of constant number. */
 static void walk_constant(Px *e, Walk *g, int from, int64_t n) {
-  int64_t span = (int64_t)e->g->team * (walk_inner_lane(e, g) ? e->g->vec : 1), full = n / span, at = 0;
+  int each = walk_inner_lane(e, g) ? e->g->vec : 1, pieces = 0;
+  int64_t span = (int64_t)e->g->team * each, full = n / span, at = 0;
   bool rest = n % span != 0;
-  int base = px_reg(e, walk_ty(e));
-  if (e->rank >= 0 && e->g->narrow)
-    PUT("  mul.lo.u32 %%r%d, %%r%d, %lld;\n", base, e->rank, (long long)(span / e->g->team));
-  else if (e->rank >= 0)
-    PUT("  mul.wide.u32 %%rd%d, %%r%d, %lld;\n", base, e->rank, (long long)(span / e->g->team));
-  else px_move(e, walk_ty(e), base, px_int(e, walk_ty(e), 0));
-  int pieces = 0;
+  int base = walk_base(e, each);
   if (full + rest > e->g->pieces) {
     int64_t turns = full / WALK_UNROLL, end = turns * WALK_UNROLL * span;
     walk_hoist(e, g);
@@ -315,10 +320,10 @@ static void walk_constant(Px *e, Walk *g, int from, int64_t n) {
   if (full + rest > e->g->pieces) e->at.depth--;
 }
 
-/* The same of a number that only the call knows; there are no vectors then. */
+/* The same of a number that only the call knows.  Vectors are along the last range, which they divide. */
 static void walk_unknown(Px *e, Walk *g, int from) {
   MgTy t = walk_ty(e);
-  int total = px_size(e, g->range[from]), base = px_reg(e, t);
+  int total = px_size(e, g->range[from]), each = walk_inner_lane(e, g) ? e->g->vec : 1;
   for (int k = from + 1; k < g->end; k++) {
     int n = px_size(e, g->range[k]), d = px_reg(e, t);
     PUT("  mul.lo.%s ", px_arith_ty(t));
@@ -330,13 +335,11 @@ static void walk_unknown(Px *e, Walk *g, int from) {
     PUT(";\n");
     total = d;
   }
-  if (e->rank < 0) px_move(e, t, base, px_int(e, t, 0));
-  else if (e->g->narrow) PUT("  mov.b32 %%r%d, %%r%d;\n", base, e->rank);
-  else PUT("  cvt.u64.u32 %%rd%d, %%r%d;\n", base, e->rank);
+  int base = walk_base(e, each);
   walk_hoist(e, g);
   WalkLoop l = walk_loop(e, base, total);
   walk_piece(e, g, from, l.var, 0, 0);
-  walk_next(e, l, e->g->team);
+  walk_next(e, l, (int64_t)e->g->team * each);
 }
 
 /* Loops over ranges [dim, end); those before `keep` are outside of the phase's reductions. */
