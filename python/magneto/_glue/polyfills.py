@@ -43,6 +43,18 @@ def map_impl(f: Callable[..., Any], xs: Sequence[torch.Tensor], pos_args: Sequen
     return pytree.tree_unflatten(stacked, leaves[0][1])
 
 
+def associative_scan(
+    combine_fn: Callable[..., Any], xs: Sequence[torch.Tensor], additional_inputs: Sequence[Any]
+) -> Any:
+    """torch.ops.higher_order.associative_scan, whose combine_fn is about single rows: all rows at a time."""
+    from torch._higher_order_ops.associative_scan import generic_associative_scan
+
+    in_dims = (0,) * (2 * len(xs)) + (None,) * len(additional_inputs)
+    return generic_associative_scan(
+        torch.vmap(combine_fn, in_dims=in_dims), xs, additional_inputs=tuple(additional_inputs)
+    )
+
+
 def batched_cond(
     pred: torch.Tensor, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any]
 ) -> Any:

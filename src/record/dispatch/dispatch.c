@@ -57,6 +57,14 @@ static int dispatch_element_kind(int kind) {
 
 static int dispatch_arg(MgCapture *cap, PyObject *o, int kind, MgArg *out);
 
+/* Kernels of torch that take sizes as plain numbers (rms_norm's on CUDA) are handed c10::SymInt's own bits
+ * where these are symbols: numbers below -2^62. */
+static bool dispatch_lost_symbol(const MgCapture *cap, const MgArg *a) {
+  int64_t v;
+  return a->tag == MA_int && mg_ex_const_int(cap->rec->g->x, a->u.sym, &v) && v < -(INT64_C(1) << 62) &&
+         !cap->sizes.off;
+}
+
 static int dispatch_list(MgCapture *cap, PyObject *seq, int kind, MgArg *out) {
   MgGraph *g = cap->rec->g;
   Py_ssize_t n = PySequence_Fast_GET_SIZE(seq);
@@ -65,6 +73,9 @@ static int dispatch_list(MgCapture *cap, PyObject *seq, int kind, MgArg *out) {
   kind = dispatch_element_kind(kind);
   for (Py_ssize_t i = 0; i < n; i++)
     if (dispatch_arg(cap, PySequence_Fast_GET_ITEM(seq, i), kind, &item[i])) return -1;
+  for (Py_ssize_t i = 0; kind == AK_int && i < n; i++)
+    if (dispatch_lost_symbol(cap, &item[i]))
+      return mg_symsize_give_up(cap->rec, "an operator takes a size as a plain number"), -1;
   *out = (MgArg){.tag = MA_list, .n = (uint32_t)n, .u.item = item};
   return 0;
 }

@@ -141,6 +141,19 @@ static bool memform_repeats(const MgGraph *g, ValRef v) {
   return false;
 }
 
+/* The same of v and of what it is a view of: a write there shows in other elements of that. */
+static bool memform_chain_repeats(const MgGraph *g, ValRef v) {
+  for (;;) {
+    if (memform_repeats(g, v)) return true;
+    NodeRef def = mg_val(g, v)->def;
+    const MgArg *base = def ? mg_node(g, def)->arg : NULL;
+    if (!base || !mg_node(g, def)->narg || base->tag != MA_val ||
+        mg_val(g, base->u.val)->storage != mg_val(g, v)->storage)
+      return false;
+    v = base->u.val;
+  }
+}
+
 bool mg_memform_statistics_meet(const MgGraph *g, NodeRef node) {
   const MgNode *n = mg_node(g, node);
   int code = n->op->code;
@@ -164,7 +177,7 @@ bool mg_memform_odd(const MgGraph *g, const MgOp *op, NodeRef n) {
   for (int i = 0; op->mutates && i < op->nparam; i++) {
     if (!op->param[i].writes || node->arg[i].tag != MA_val) continue;
     ValRef to = node->arg[i].u.val;
-    struct memform_overlap s = {g, to, memform_repeats(g, to), memform_refuses_shared(op->code), 0};
+    struct memform_overlap s = {g, to, memform_chain_repeats(g, to), memform_refuses_shared(op->code), 0};
     mg_node_each_val(node, memform_see_overlap, &s);
     if (s.found || (op->random && mg_val(g, s.to)->ndim && !memform_dense(g, s.to, reach))) return true;
   }

@@ -385,6 +385,7 @@ void mg_standin_free(MgRec *r) {
   MgCapture *cap = r->cap;
   if (!cap) return;
   mg_standin_end(r);
+  mg_fmodes_restore(cap); /* torch's own generators, which have died since, put back what they had taken */
   /* A stand-in that leaked (strict mode reports it) must not point at freed memory. */
   for (MgStandInfo *i = cap->live, *next; i; i = next) {
     next = i->next;

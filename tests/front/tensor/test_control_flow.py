@@ -471,3 +471,29 @@ def test_sizes_that_only_one_branch_settles():
         for pred in (torch.tensor(True), torch.tensor(False)):
             x = torch.randn(rows, 3)
             torch.testing.assert_close(c(pred, x), fn(pred, x))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 12])
+def test_associative_scan_of_single_rows(rows):
+    """What combine_mode="pointwise" calls on a GPU: a function of single rows."""
+    from torch._higher_order_ops.associative_scan import associative_scan_op
+
+    def combine(a, b, c, d):
+        return a * c, c * b + d
+
+    def fn(decay, x):
+        return associative_scan_op(combine, (torch.exp(-decay * x.abs()), x), ())[1]
+
+    def want(decay, x):
+        factor, state, states = torch.exp(-decay * x.abs()), torch.zeros_like(x[0]), []
+        for f, row in zip(factor, x, strict=True):
+            state = f * state + row
+            states.append(state)
+        return torch.stack(states)
+
+    decay, x = torch.rand(4, requires_grad=True), torch.randn(rows, 4, requires_grad=True)
+    got, ref = magneto.compile(fn, fullgraph=True)(decay, x), want(decay, x)
+    torch.testing.assert_close(got, ref)
+    if rows > 1:
+        grads = [torch.autograd.grad(r.square().sum(), (decay, x)) for r in (got, ref)]
+        torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-5)

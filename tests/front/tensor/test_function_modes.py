@@ -201,3 +201,23 @@ def test_modes_do_not_see_what_a_backend_calls():
         mode.seen.clear()
         functional(x)
     assert seen == mode.seen
+
+
+def unique_with_gradients(x):
+    return x.unique() + 1
+
+
+def gumbel(x):
+    return F.gumbel_softmax(x[:0], dim=-1)
+
+
+@pytest.mark.parametrize("fn", [unique_with_gradients, gumbel])
+def test_a_recording_that_begins_again_leaves_the_stack_as_it_was(fn):
+    """Functions of torch take the mode off while they run, and the first recording ends inside of one."""
+    opt = magneto.compile(fn)
+    for _ in range(2):
+        with torch.device("cpu:0"):
+            assert torch._C._len_torch_function_stack() == 1
+            opt(torch.randn(2, 2, requires_grad=True))
+            assert torch._C._len_torch_function_stack() == 1
+    assert torch._C._len_torch_function_stack() == 0

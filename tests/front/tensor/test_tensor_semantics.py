@@ -136,6 +136,19 @@ def test_any_overlap_is_noticed():
         assert all(torch.equal(g, w) for g, w in zip(got, want)) and torch.equal(ours, theirs)
 
 
+def test_writes_through_views_of_memory_that_overlaps_itself():
+    def fn(x):
+        row = x[0]
+        x.diagonal().fill_(3)
+        row.diagonal().fill_(-1)
+        return row + 0
+
+    compiled = magneto.compile(fn)
+    for _ in range(2):
+        ours, theirs = torch.zeros(1, 2, 2).expand(2, 2, 2), torch.zeros(1, 2, 2).expand(2, 2, 2)
+        assert torch.equal(compiled(ours), fn(theirs)) and torch.equal(ours, theirs)
+
+
 def test_one_guard_keeps_any_number_of_tensors_apart():
     def fn(parts):
         for part in parts:
