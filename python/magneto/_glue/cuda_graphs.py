@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
-# A device and a stream's address. Graphs for one stream share memory: no two of them run at a time.
-_Place = tuple[int, int]
+# A device, a stream's address, and whether PyTorch's own captures take the memory: they alone tell its host
+# allocator of a pool. Graphs for one stream share memory: no two of them run at a time.
+_Place = tuple[int, int, bool]
 
 _busy = threading.Lock()  # one capture at a time: they share a stream
-_streams: dict[_Place, torch.cuda.Stream] = {}
+_streams: dict[tuple[int, int], torch.cuda.Stream] = {}
 _pools: dict[_Place, Any] = {}  # PyTorch's handles
 _uses: dict[tuple[int, int], int] = {}  # captures that hold memory of a pool
 
@@ -21,13 +22,14 @@ class _Capture:
 
     def __init__(self, device: int, own: bool, random: bool) -> None:
         self.before = torch.cuda.current_stream(device)
-        self.place = (device, self.before.cuda_stream)
-        if self.place not in _streams:
-            _streams[self.place] = torch.cuda.Stream(device)
+        stream = (device, self.before.cuda_stream)
+        if stream not in _streams:
+            _streams[stream] = torch.cuda.Stream(device)
+        self.place = (*stream, random)
         if not own and self.place not in _pools:
             _pools[self.place] = torch.cuda.graph_pool_handle()
         self.device, self.pool = device, torch.cuda.graph_pool_handle() if own else _pools[self.place]
-        self.stream = _streams[self.place]
+        self.stream = _streams[stream]
         self.stream.wait_stream(self.before)
         # Only PyTorch's own captures let its generator draw.
         self.graph = torch.cuda.CUDAGraph(keep_graph=True) if random else None
@@ -39,6 +41,8 @@ class _Capture:
             else:
                 torch._C._cuda_beginAllocateCurrentThreadToPool(device, self.pool)
         except BaseException:
+            if self.graph:
+                self._abandon()
             self._back()
             raise
         _uses[self.pool] = _uses.get(self.pool, 0) + 1
@@ -64,6 +68,13 @@ class _Capture:
     def _back(self) -> None:
         torch.cuda.set_stream(self.before)
         self.before.wait_stream(self.stream)
+
+    def _abandon(self) -> None:
+        """A capture that could not begin leaves nothing behind."""
+        with contextlib.suppress(RuntimeError):  # it may have come that far
+            torch._C._cuda_endAllocateToPool(self.device, self.pool)
+            torch._C._cuda_releasePool(self.device, self.pool)
+        self._reset_generator()
 
     def _reset_generator(self) -> None:
         """PyTorch's generator still believes in a capture that failed; one that succeeds ends that."""

@@ -580,7 +580,7 @@ static MgRc plan_leave(PlanCall *k, uint32_t o, MgTensor **out) {
   uint8_t how = k->p->tensor[i].how;
   bool graphs = k->r->replayed && plan_is_graphs(k->p, i);
   if (graphs && !mg_plan_graph_lends(k->p, o)) {
-    bad = mg_plan_graph_copy(k->p, k->r, t, out);
+    bad = mg_plan_graph_give(k->r, o, t, out);
   } else if ((uint8_t *)ptr >= k->r->mem && (uint8_t *)ptr < k->r->mem + k->r->total) {
     bad = mg_abi.aoti_torch_clone_preserve_strides(t, out);
   } else if (!graphs && (how == PT_view || how == PT_result) && !k->p->out_again[o]) {
@@ -648,7 +648,7 @@ static MgRc plan_outputs(PlanCall *k, uint32_t from, bool begun, MgTensor **out,
     else if (mg_abi.aoti_torch_new_tensor_handle(out[o->index], &out[i]))
       return plan_error(k, MG_NOMEM, "out of memory");
   }
-  const char *why = k->r->replayed ? mg_plan_graph_copied(p, k->r) : NULL;
+  const char *why = k->r->replayed ? mg_plan_graph_copied(k->r) : NULL;
   return why ? plan_error(k, MG_BUG, "results are not copied: %s", why) : MG_OK;
 }
 

@@ -56,11 +56,14 @@ static void graph_free(const MgPlan *p, PlanGraph *g) {
   for (uint32_t i = 0; g->fresh && i < p->s.nfresh; i++)
     if (g->fresh[i]) mg_abi.aoti_torch_delete_tensor_object(g->fresh[i]);
   free(g->fresh);
+  mg_results_forget(&g->results);
   if (g->arena) mg_abi.aoti_torch_delete_tensor_object(g->arena);
   if (g->keep) graph_host->drop(g->keep);
   for (uint32_t i = 0; i < g->nnode; i++) free(g->node[i].param);
   free(g->node);
   free(g->lent);
+  free(g->memory);
+  free(g->results.whole);
   free(g->result);
   free(g->input);
   free(g->arg);
@@ -115,10 +118,28 @@ static bool graph_fresh(const MgPlan *p, PlanRun *r) {
   return true;
 }
 
+static bool graph_on_device(MgTensor *t) {
+  int32_t device = -1;
+  mg_abi.aoti_torch_get_device_type(t, &device);
+  return device == MG_TORCH_CUDA;
+}
+
+/* A tensor like t, of memory from its first element to its last. */
+static bool graph_stage_one(const MgPlan *p, MgTensor *t, MgTensor **out) {
+  int64_t ndim = 0, *size = NULL, *stride = NULL;
+  int32_t dtype = -1;
+  if (!graph_on_device(t)) return !mg_abi.aoti_torch_clone_preserve_strides(t, out);
+  mg_abi.aoti_torch_get_dim(t, &ndim);
+  mg_abi.aoti_torch_get_sizes(t, &size);
+  mg_abi.aoti_torch_get_strides(t, &stride);
+  mg_abi.aoti_torch_get_dtype(t, &dtype);
+  return !mg_abi.aoti_torch_empty_strided(ndim, size, stride, dtype, MG_TORCH_CUDA, p->s.device, out);
+}
+
 /* Copies of the inputs that have moved before, to be filled by every replay. */
 static bool graph_stage(const MgPlan *p, PlanRun *r, MgTensor *const *in) {
   for (uint32_t i = 0; r->staged && i < p->s.ninput - p->s.nconstant; i++)
-    if (r->stage[i] && !r->staged[i] && mg_abi.aoti_torch_clone_preserve_strides(in[i], &r->staged[i]))
+    if (r->stage[i] && !r->staged[i] && !graph_stage_one(p, in[i], &r->staged[i]))
       return r->staged[i] = NULL, false;
   return true;
 }
@@ -132,7 +153,10 @@ static PlanGraph *graph_new(const MgPlan *p) {
   g->arg = mg_calloc(p->narg + 1, sizeof *g->arg);
   g->fresh = mg_calloc(p->s.nfresh + 1, sizeof *g->fresh);
   g->lent = mg_calloc(p->s.nfresh + p->s.nhidden + 1, sizeof *g->lent);
-  if (g->lent && g->fresh && g->node && g->result && g->input && g->arg) return g;
+  g->memory = mg_calloc(p->s.nout + p->s.nfresh + 1, sizeof *g->memory);
+  g->results.whole = mg_calloc(p->s.nout + p->s.nfresh + 1, sizeof *g->results.whole);
+  if (g->lent && g->fresh && g->node && g->result && g->input && g->arg && g->memory && g->results.whole)
+    return g;
   graph_free(p, g);
   return NULL;
 }
@@ -146,6 +170,23 @@ static void graph_keep_results(const MgPlan *p, PlanRun *r, PlanGraph *g) {
     else mg_abi.aoti_torch_delete_tensor_object(r->tensor[t]);
     r->tensor[t] = NULL;
   }
+}
+
+/* What the graph keeps of output o's memory; NULL: it is the call's, or nobody else's. */
+static void *graph_memory(const MgPlan *p, const PlanRun *r, uint32_t o) {
+  uint32_t root = graph_root(p, o);
+  if (root == UINT32_MAX) return NULL;
+  const PlanTensor *t = &p->tensor[root];
+  bool own = t->how == PT_result && !t->on_host && r->tensor[root];
+  return own ? mg_abi_storage_data(r->tensor[root]) : NULL;
+}
+
+/* After a capture, whose results are still in r: which of them share memory? */
+static void graph_note_shared(const MgPlan *p, const PlanRun *r, PlanGraph *g) {
+  for (uint32_t o = 0; o < p->s.nout - p->s.nhidden; o++) g->memory[o] = graph_memory(p, r, o);
+  for (uint32_t i = 0; i < p->s.nfresh; i++)
+    if (g->fresh[i] && !p->fresh_hidden[i]) g->memory[p->s.nout + i] = mg_abi_storage_data(g->fresh[i]);
+  mg_results_shared(g->memory, p->s.nout + p->s.nfresh);
 }
 
 static void graph_lend_tensor(PlanGraph *g, MgTensor *t) {
@@ -218,9 +259,10 @@ static MgRc graph_capture(const PlanSteps *k, PlanGraph *g) {
   if (began && !p->random && mg_cuda_capture_end(stream, &graph) && rc == MG_OK) rc = MG_UNSUP;
   void *captured = graph_host->end(g->keep);
   if (p->random) graph = captured;
-  graph_keep_results(p, r, g);
   for (uint32_t i = 0; i < p->s.nfresh; i++)
     if (graph_keeps_fresh(p, i)) g->fresh[i] = r->fresh[i], r->fresh[i] = NULL;
+  graph_note_shared(p, r, g);
+  graph_keep_results(p, r, g);
   graph_note_lent(p, g);
   g->arena = r->gpu_arena;
   r->gpu_arena = NULL;
@@ -240,6 +282,8 @@ static PlanGraph *graph_make(const PlanSteps *k) {
   PlanGraph *g = graph_new(p);
   if (!g) return NULL;
   g->stream = mg_cuda_stream(p->s.device);
+  g->results.device = p->s.device;
+  g->results.stream = g->stream;
   g->settings = mg_cuda_settings();
   if (graph_capture(k, g) == MG_OK) {
     graph_captures++;
@@ -290,15 +334,25 @@ static bool graph_fits(const PlanSteps *k) {
   return true;
 }
 
+/* A copy of input i would not see what the plan writes there, nor the input what a call writes to the copy.
+ */
+static bool graph_writes(const MgPlan *p, uint32_t i) {
+  for (uint32_t k = 0; k < p->s.nwritten; k++)
+    if (p->s.written[k] == i) return true;
+  return false;
+}
+
 /* The graph has to go; the next one works on copies of the inputs that have moved. */
 static void graph_give_up(const PlanSteps *k) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
   MgTensor **staged = r->staged ? r->staged : mg_calloc(p->s.ninput + 1, sizeof *staged);
+  bool writes = false;
   for (uint32_t i = 0; staged && i < p->s.ninput - p->s.nconstant; i++)
-    if (graph_moved(k, i)) r->stage[i] = true;
+    if (graph_moved(k, i)) r->stage[i] = true, writes |= graph_writes(p, i);
   r->staged = staged;
-  if (!staged || graph_moves_much(k)) r->captures = MG_TUNE_GRAPH_CAPTURES; /* never again */
+  if (!staged || writes || !mg_cuda_copies_ready(p->s.device) || graph_moves_much(k))
+    r->captures = MG_TUNE_GRAPH_CAPTURES; /* never again */
   graph_free(p, r->graph);
   r->graph = NULL;
 }
@@ -333,32 +387,6 @@ static void graph_lend(const MgPlan *p, PlanRun *r, MgTensor **fresh) {
     if (graph_keeps_fresh(p, i)) r->fresh[i] = fresh ? fresh[i] : NULL;
 }
 
-int32_t mg_plan_graph_copy(const MgPlan *p, PlanRun *r, MgTensor *t, MgTensor **out) {
-  int64_t ndim = 0, bytes = 0, *size = NULL, *stride = NULL;
-  int32_t dtype = -1;
-  void *from = NULL, *to = NULL;
-  MgCopies *l = &r->graph->copies;
-  if (!mg_cuda_copies_ready(p->s.device)) return mg_abi.aoti_torch_clone_preserve_strides(t, out);
-  if (l->n == MG_COPIES && mg_plan_graph_copied(p, r)) return 1;
-  mg_abi.aoti_torch_get_dim(t, &ndim);
-  mg_abi.aoti_torch_get_sizes(t, &size);
-  mg_abi.aoti_torch_get_strides(t, &stride);
-  mg_abi.aoti_torch_get_dtype(t, &dtype);
-  if (mg_abi.aoti_torch_empty_strided(ndim, size, stride, dtype, MG_TORCH_CUDA, p->s.device, out)) return 1;
-  mg_abi.aoti_torch_get_storage_size(*out, &bytes); /* from the first element to the last */
-  if (bytes > MG_TUNE_COPIED_TOGETHER) return mg_abi.aoti_torch_copy_(*out, t, 0);
-  mg_abi.aoti_torch_get_data_ptr(t, &from);
-  mg_abi.aoti_torch_get_data_ptr(*out, &to);
-  mg_cuda_copies_add(l, to, from, (size_t)bytes);
-  return 0;
-}
-
-const char *mg_plan_graph_copied(const MgPlan *p, PlanRun *r) {
-  PlanGraph *g = r->graph;
-  int rc = g ? mg_cuda_copies_launch(p->s.device, &g->copies, g->stream) : 0;
-  return rc ? mg_cuda_error(rc) : NULL;
-}
-
 /* The call's tensor in place of the graph's own: over the same memory where nobody sees it but the backward
  * plan, else a copy. */
 static bool graph_give_fresh(const MgPlan *p, PlanRun *r, uint32_t i) {
@@ -367,23 +395,56 @@ static bool graph_give_fresh(const MgPlan *p, PlanRun *r, uint32_t i) {
   int32_t bad = p->fresh_hidden[i]
                     ? mg_abi.aoti_torch__reinterpret_tensor(own, v->ndim, r->slot + v->size,
                                                             r->slot + v->stride, 0, &r->fresh[i])
-                    : mg_plan_graph_copy(p, r, own, &r->fresh[i]);
+                    : mg_results_give(&r->graph->results, r->graph->memory[p->s.nout + i], own, &r->fresh[i]);
   if (bad) r->fresh[i] = NULL;
   return !bad;
+}
+
+/* Are both, of the same sizes, on the device with the same strides?  The seeds of an attention are on the
+ * device after a capture, and else on the CPU. */
+static bool graph_alike(MgTensor *a, MgTensor *b) {
+  int64_t ndim = 0, *size = NULL, *one = NULL, *other = NULL;
+  if (!graph_on_device(a) || !graph_on_device(b)) return false;
+  mg_abi.aoti_torch_get_dim(a, &ndim);
+  mg_abi.aoti_torch_get_sizes(a, &size);
+  mg_abi.aoti_torch_get_strides(a, &one);
+  mg_abi.aoti_torch_get_strides(b, &other);
+  for (int64_t d = 0; d < ndim; d++)
+    if (size[d] != 1 && one[d] != other[d]) return false;
+  return true;
+}
+
+/* As bytes where that can be: the elements of an input may lie over each other. */
+static bool graph_fill_staged(const PlanSteps *k) {
+  PlanRun *r = k->r;
+  MgCopies l = {0};
+  for (uint32_t i = 0; r->staged && i < k->p->s.ninput - k->p->s.nconstant; i++) {
+    void *from = NULL, *to = NULL;
+    int64_t bytes = 0;
+    if (!r->staged[i]) continue;
+    if (!graph_alike(k->in[i], r->staged[i])) {
+      if (mg_abi.aoti_torch_copy_(r->staged[i], k->in[i], 0)) return false;
+      continue;
+    }
+    mg_abi.aoti_torch_get_data_ptr(k->in[i], &from);
+    mg_abi.aoti_torch_get_data_ptr(r->staged[i], &to);
+    mg_abi.aoti_torch_get_storage_size(r->staged[i], &bytes);
+    mg_cuda_copies_add(&l, to, from, (size_t)bytes);
+  }
+  return !mg_cuda_copies_launch(k->p->s.device, &l, r->graph->stream);
 }
 
 static MgRc graph_replay(const PlanSteps *k) {
   const MgPlan *p = k->p;
   PlanRun *r = k->r;
   PlanGraph *g = r->graph;
-  g->copies.n = g->copies.blocks = 0;     /* of a call that failed */
+  mg_results_forget(&g->results);         /* of a call that failed */
   if (r->mem != g->mem || !r->replayed) { /* a run step by step was in between */
     r->mem = g->mem;
     memcpy(r->arg, g->arg, sizeof *r->arg * p->narg);
     memset(r->input, 0, sizeof *r->input * p->s.ninput);
   }
-  for (uint32_t i = 0; r->staged && i < p->s.ninput - p->s.nconstant; i++)
-    if (r->staged[i] && mg_abi.aoti_torch_copy_(r->staged[i], k->in[i], 0)) return MG_BUG;
+  if (!graph_fill_staged(k)) return MG_BUG;
   graph_lend(p, r, g->fresh);
   MgRc rc = k->bind(k->call);
   graph_lend(p, r, NULL);
@@ -436,6 +497,14 @@ bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc) {
   k->p->replayed++;
   *rc = graph_replay(k);
   return true;
+}
+
+int32_t mg_plan_graph_give(const PlanRun *r, uint32_t o, MgTensor *t, MgTensor **out) {
+  return mg_results_give(&r->graph->results, r->graph->memory[o], t, out);
+}
+
+const char *mg_plan_graph_copied(const PlanRun *r) {
+  return r->graph ? mg_results_queue(&r->graph->results) : NULL;
 }
 
 void mg_plan_graph_done(const MgPlan *p, PlanRun *r) {

@@ -47,11 +47,11 @@ bool mg_plan_graph_run(const PlanSteps *k, MgRc *rc);
 void mg_plan_graph_done(const MgPlan *p, PlanRun *r); /* outputs have been made */
 /* Does hidden output o lie in memory that a CUDA graph lends? */
 bool mg_plan_graph_lends(const MgPlan *p, uint32_t o);
-/* A tensor of the caller's own that gets t's elements by the time mg_plan_graph_copied returns.  Nonzero: no
- * memory. */
-int32_t mg_plan_graph_copy(const MgPlan *p, PlanRun *r, MgTensor *t, MgTensor **out);
+/* A tensor of the caller's own in place of the graph's t, which is output o.  It gets t's elements by the
+ * time mg_plan_graph_copied returns.  Nonzero: no memory. */
+int32_t mg_plan_graph_give(const PlanRun *r, uint32_t o, MgTensor *t, MgTensor **out);
 /* Queues the copies.  NULL, or what the driver says. */
-const char *mg_plan_graph_copied(const MgPlan *p, PlanRun *r);
+const char *mg_plan_graph_copied(const PlanRun *r);
 bool mg_plan_graph_note(PlanRun *r, uint32_t kernel, const PlanLaunch *l, void *stream);
 void mg_plan_graph_free(const MgPlan *p, PlanRun *r);
 /* The run gets other sizes: its graph goes, and captures are counted anew. */

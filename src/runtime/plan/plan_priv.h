@@ -7,6 +7,7 @@
 #include "base/interval_pack.h"
 #include "cuda/device.h"
 #include "runtime/process/arena.h"
+#include "runtime/plan/graph_results.h"
 #include "runtime/plan/plan_spec.h"
 #include "runtime/plan/plan_times.h"
 
@@ -115,7 +116,8 @@ typedef struct PlanGraph {   /* a captured run */
   void **input, **arg; /* as PlanRun's were */
   PlanNode *node;
   uint32_t nnode;
-  MgCopies copies; /* of results, to be queued */
+  MgGraphResults results;
+  void **memory;   /* per output and then per fresh tensor: what it shares with another of them, or NULL */
   MgBranch branch; /* while it is captured */
 } PlanGraph;
 

@@ -117,6 +117,8 @@ uint32_t mg_abi_storage_uses(MgTensor *t) {
   return mg_abi.counts_uses ? __atomic_load_n(&abi_storage(t)->uses, __ATOMIC_ACQUIRE) : 0;
 }
 
+void *mg_abi_storage_data(MgTensor *t) { return mg_abi.counts_uses ? abi_storage(t)->data : NULL; }
+
 /* Is the count where it is expected?  The storage's address is compared with one that is known before it is
  * followed: two tensors over the same memory have the same word there, others another. */
 static bool abi_counts_hold(MgTensor *t) {

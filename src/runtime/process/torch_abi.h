@@ -99,6 +99,8 @@ void *mg_abi_symbol(const char *name);
 /* Tensors and others that hold t's memory; t has some.  0: this torch cannot be asked
  * (mg_abi.counts_uses). */
 uint32_t mg_abi_storage_uses(MgTensor *t);
+/* Where t's memory begins, which tensors that share it agree about; NULL: not known. */
+void *mg_abi_storage_data(MgTensor *t);
 /* Threads that torch uses for one operation (at least 1). */
 unsigned mg_abi_threads(void);
 /* The tensor inside a THPVariable (borrowed).  Only when mg_abi.tensor_offset is known. */

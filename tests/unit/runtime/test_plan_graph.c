@@ -72,6 +72,10 @@ static int32_t fake_blob(void *p, int64_t n, const int64_t *size, const int64_t 
                          int32_t a, int32_t b, int32_t c, MgTensor **out) {
   return *out = tensor(storage(p, false)), 0;
 }
+static int32_t fake_view_dtype(MgTensor *t, int32_t dtype, MgTensor **out) {
+  return *out = tensor(t->impl->storage), 0;
+}
+static int32_t fake_zero(MgTensor *t, int64_t *out) { return *out = 0, 0; }
 static int32_t fake_handle(MgTensor *t, MgTensor **out) { return *out = tensor(t->impl->storage), 0; }
 static int32_t fake_copy(MgTensor *to, MgTensor *from, int32_t nb) {
   return memcpy(data_of(to), data_of(from), N * sizeof(double)), 0;
@@ -188,8 +192,9 @@ void mg_cuda_graph_drop(void *graph) {
 uint64_t mg_cuda_settings(void) { return settings; }
 
 static bool refuses, fails, draws;
-static uint32_t symbols; /* of the plan: slot 0 is one */
-static void *lent;       /* the graph of a capture that the host began */
+static bool writes, twice; /* the plan writes to w; it gives z two times */
+static uint32_t symbols;   /* of the plan: slot 0 is one */
+static void *lent;         /* the graph of a capture that the host began */
 static void *host_begin(int device, bool own, bool random) {
   if (refuses) return NULL;
   generator.within = 0;
@@ -229,6 +234,8 @@ static void install(void) {
   mg_abi.aoti_torch_get_sizes = fake_sizes;
   mg_abi.aoti_torch_get_strides = fake_strides;
   mg_abi.aoti_torch_get_dim = fake_one;
+  mg_abi.aoti_torch_view_dtype = fake_view_dtype;
+  mg_abi.aoti_torch_get_storage_offset = fake_zero;
   mg_abi.aoti_torch_get_storage_size = fake_bytes;
   mg_abi.aoti_torch_get_dtype = fake_dtype;
   mg_abi.aoti_torch_get_device_type = fake_device;
@@ -269,7 +276,9 @@ static MgPlan *plan_new(uint32_t hidden) {
                                       {.view = VIEW(6, true), .device = 1}};
   static const MgPlanOut out[] = {{.kind = PO_fresh, .index = 0},
                                   {.kind = PO_view, .view = VIEW(4, true)},
-                                  {.kind = PO_fresh, .index = 1}};
+                                  {.kind = PO_fresh, .index = 1},
+                                  {.kind = PO_view, .view = VIEW(4, true)}};
+  static const uint32_t written[] = {1};
   MgPlanSpec s = {.ninput = 2,
                   .buf = buf,
                   .nbuf = 7,
@@ -278,7 +287,9 @@ static MgPlan *plan_new(uint32_t hidden) {
                   .fresh = fresh,
                   .nfresh = 2,
                   .out = out,
-                  .nout = 3,
+                  .nout = twice ? 4 : 3,
+                  .written = written,
+                  .nwritten = writes,
                   .nhidden = hidden,
                   .slot0 = slot0,
                   .nslot = 4,
@@ -306,12 +317,12 @@ static MgTensor *input(double first) {
 
 typedef struct Run {
   double x, w;
-  MgTensor *out[3];
+  MgTensor *out[4]; /* the last one: only if `twice` */
 } Run;
 
 static void run(MgPlan *p, MgTensor *x, MgTensor *w, Run *r) {
   MgTensor *in[2] = {x, w};
-  int same[3];
+  int same[4];
   char err[100];
   r->x = data_of(x)[0];
   r->w = data_of(w)[0];
@@ -322,9 +333,10 @@ static void run_check(const Run *r) {
     double y = 2 * (r->x + i), z = y + r->w + i;
     CHECK(data_of(r->out[0])[i] == y && data_of(r->out[1])[i] == z && data_of(r->out[2])[i] == 4 * z);
   }
+  if (twice) CHECK(data_of(r->out[3]) == data_of(r->out[1]));
 }
 static void run_drop(Run *r) {
-  for (int i = 0; i < 3; i++) fake_delete(r->out[i]);
+  for (int i = 0; i < 3 + twice; i++) fake_delete(r->out[i]);
 }
 
 /* Many calls, inputs that move or change, results looked at when all have run.  Gives the replays. */
@@ -438,7 +450,7 @@ static void random_runs(void) {
 
 static void sized_run(MgPlan *p, MgTensor *x, MgTensor *w, int64_t size) {
   MgTensor *in[2] = {x, w};
-  int same[3];
+  int same[4];
   char err[100];
   Run r = {.x = data_of(x)[0], .w = data_of(w)[0]};
   CHECK(mg_plan_run(p, in, &size, r.out, same, err, sizeof err) == MG_OK);
@@ -476,8 +488,32 @@ static void runs_of_sizes(void) {
   CHECK(alive == 0 && graphs == 0 && captures_open == 0);
 }
 
+/* Results over one memory of a graph's are over one memory of the caller's. */
+static void results_that_share(void) {
+  twice = true;
+  MgPlan *p = plan_new(0);
+  CHECK(run_many(p, 10, true, false) == 9);
+  mg_plan_free(p);
+  twice = false;
+  CHECK(alive == 0 && graphs == 0 && captures_open == 0);
+}
+
+/* A library's input that the plan writes to is not copied for graphs: it has to be the program's own. */
+static void inputs_that_are_written(void) {
+  writes = true;
+  MgPlan *p = plan_new(0);
+  CHECK(run_many(p, 10, true, false) == 9);
+  CHECK(run_many(p, 20, true, true) < 10); /* where memory came again by chance */
+  CHECK(run_many(p, 5, true, true) == 0);
+  mg_plan_free(p);
+  writes = false;
+  CHECK(alive == 0 && graphs == 0 && captures_open == 0);
+}
+
 int main(void) {
   install();
+  results_that_share();
+  inputs_that_are_written();
   runs_of_sizes();
   random_runs();
   first_runs_of_threads();
