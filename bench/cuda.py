@@ -101,6 +101,20 @@ def _mlp(train: bool = False):
     return make
 
 
+class NoStep:
+    """Stands for an optimizer in rows of gradients alone: it only forgets them."""
+
+    def __init__(self, parameters) -> None:
+        self.parameters = list(parameters)
+
+    def step(self) -> None:
+        pass
+
+    def zero_grad(self) -> None:
+        for p in self.parameters:
+            p.grad = None
+
+
 ROWS = {
     "sin+cos 10x10": Row(_tiny),
     "gelu.sin.sum 4096x4096": Row(_pointwise),
@@ -111,6 +125,11 @@ ROWS = {
     "gpt2 4x256": Row(_gpt2()),
     "vit-base b16x224": Row(_vit),
     "llama 100M 4x256 bfloat16": Row(_llama),
+    "MLP b64, gradients": Row(_mlp(True), NoStep),
+    "densenet121 b16x128, gradients": Row(_vision("densenet121", True), NoStep),
+    "resnet50 b16x128, gradients": Row(_vision("resnet50", True), NoStep),
+    "bert-base 8x128, gradients": Row(_bert(True), NoStep),
+    "gpt2 4x256, gradients": Row(_gpt2(True), NoStep),
     "MLP b64, step": Row(_mlp(True), sgd),
     "densenet121 b16x128, step": Row(_vision("densenet121", True), sgd),
     "resnet50 b16x128, step": Row(_vision("resnet50", True), sgd),

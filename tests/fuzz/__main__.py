@@ -18,7 +18,6 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path += [str(HERE.parent), str(HERE.parent / "property")]  # what the kinds share with the tests
 PATIENCE = 120  # seconds without a word from a worker
-SHRINKING = 60  # seconds for making one failure smaller
 BATCH, SLICE = 50, 15  # programs of one worker, and seconds after which it begins no other
 
 
@@ -26,6 +25,12 @@ def options():
     p = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     p.add_argument("--seconds", type=float, default=120)
     p.add_argument("--seed", type=int, default=None, help="of the first program (default: the time)")
+    p.add_argument(
+        "--device", default=os.environ.get("FUZZ_DEVICE", "cpu"), help="cpu, or cuda: random models only"
+    )
+    p.add_argument(
+        "--shrink", type=float, default=os.environ.get("FUZZ_SHRINK", 60), help="seconds a failure"
+    )
     p.add_argument("--kinds", default="models,graphs,cache,models,templates,graphs,models,statements")
     p.add_argument("--out", type=pathlib.Path, default=HERE.parents[1] / "build" / "fuzz")
     p.add_argument("--fail-on", choices=["all", "crashes"], default="all", help="what makes the run fail")
@@ -39,7 +44,7 @@ def say(**what):
     print(json.dumps(what), flush=True)
 
 
-def work(kind, seed):
+def work(kind, seed, seconds):
     """The worker: seeds from `seed` on."""
     import faulthandler
 
@@ -59,14 +64,14 @@ def work(kind, seed):
         found = k.failure(program)
         if found:
             say(shrink=s)
-            small = k.shrink(program, lambda p: (k.failure(p) or (None,))[0], SHRINKING)
+            small = k.shrink(program, lambda p: (k.failure(p) or (None,))[0], seconds)
             found = k.failure(small) or found
             say(fail=s, kind=found[0], message=found[1][:2000], text=k.text(small, f"{kind} {s}: {found[1]}"))
         else:
             say(ok=s)
 
 
-def work_apart(kind, seed):
+def work_apart(kind, seed, seconds):
     """Makes a program smaller that ends or hangs its process: each try is a process."""
     import signal
 
@@ -91,7 +96,7 @@ def work_apart(kind, seed):
         return told or (f"ends with code {code}" if code else None)
 
     program = k.make(seed)
-    small = k.shrink(program, fails, SHRINKING)
+    small = k.shrink(program, fails, seconds)
     what = fails(small) or "fails only in its batch"
     say(fail=seed, kind=what, message=what, text=k.text(small, f"{kind} {seed} {what}"))
 
@@ -119,7 +124,7 @@ class Driver:
             f"fuzz: seed {seed}, {self.o.seconds:.0f} s; the same programs again: make fuzz SEED={seed}",
             flush=True,
         )
-        every = self.o.kinds.split(",")
+        every = self.o.kinds.split(",") if self.o.device == "cpu" else ["models"]
         turn = 0
         while time.monotonic() < self.end:
             kind = every[(seed // BATCH + turn) % len(every)]  # short runs begin with any of them
@@ -167,7 +172,7 @@ class Driver:
             *lines, rest = (rest + data).split(b"\n")
             for told in (json.loads(line) for line in lines if line.startswith(b"{")):
                 current = told.get("begin", current)
-                end = self.end + ("shrink" in told) * 2 * SHRINKING  # what was found is told
+                end = self.end + ("shrink" in told) * 2 * self.o.shrink  # what was found is told
                 if "ok" in told or "fail" in told:
                     self.counts[kind] = self.counts.get(kind, 0) + 1
                 if "fail" in told:
@@ -177,7 +182,7 @@ class Driver:
         """The program, made smaller in processes of its own."""
         command = [sys.executable, str(HERE), "--apart", kind, str(seed)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=4 * SHRINKING)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=4 * self.o.shrink)
             lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
             return json.loads(lines[-1])["text"]
         except (subprocess.TimeoutExpired, IndexError):
@@ -186,10 +191,11 @@ class Driver:
 
 def main():
     o = options()
+    os.environ["FUZZ_DEVICE"], os.environ["FUZZ_SHRINK"] = o.device, str(o.shrink)
     if o.work:
-        return work(o.work[0], int(o.work[1]))
+        return work(o.work[0], int(o.work[1]), o.shrink)
     if o.apart:
-        return work_apart(o.apart[0], int(o.apart[1]))
+        return work_apart(o.apart[0], int(o.apart[1]), o.shrink)
     if o.one:
         import kinds
 
@@ -198,7 +204,7 @@ def main():
         print(k.text(program, ""))
         found = k.failure(program)
         if found:
-            small = k.shrink(program, lambda p: (k.failure(p) or (None,))[0], SHRINKING)
+            small = k.shrink(program, lambda p: (k.failure(p) or (None,))[0], o.shrink)
             print(k.text(small, (k.failure(small) or found)[1]))
         return bool(found)
     return Driver(o).run()

@@ -4,6 +4,8 @@ Numbers may differ by rounding.  How much rounding may change a number is measur
 every rounded result changed by up to one unit in its last place.  What is still too far away is held against float64.
 """
 
+import contextlib
+import os
 import re
 import warnings
 
@@ -15,6 +17,9 @@ import magneto
 import random_models
 
 RUNS, FACTOR, ULPS = 6, 24, 32
+DEVICE = os.environ.get("FUZZ_DEVICE", "cpu")
+if DEVICE != "cpu":
+    torch.backends.cudnn.allow_tf32 = False  # its error is larger than what is allowed here
 EXACT = set(
     """clone copy cat stack index gather where neg abs relu maximum minimum amax amin max min sort topk flip roll constant_pad_nd zeros
     ones full arange fill masked_fill select_scatter slice_scatter scatter index_select embedding zeros_like ones_like full_like new_zeros
@@ -52,7 +57,8 @@ class Noise(TorchDispatchMode):
                 else {torch.complex64: torch.float32}.get(t.dtype, torch.float64)
             )
             wide = torch.float64 if t.is_floating_point() else torch.complex128
-            r = torch.rand(t.shape, generator=self.generator, dtype=torch.float64) * 2 - 1
+            r = torch.rand(t.shape, generator=self.generator, dtype=torch.float64, device="cpu") * 2 - 1
+            r = r.to(t.device)
             new = (t.to(wide) * (1 + torch.finfo(kind).eps * r)).to(t.dtype)
             whole = t == (t.round() if t.is_floating_point() else t)
             new = torch.where(whole & (t.abs() < 1000), t, new)
@@ -62,7 +68,7 @@ class Noise(TorchDispatchMode):
         return (
             new
             if new.stride() == t.stride()
-            else torch.empty_strided(t.shape, t.stride(), dtype=t.dtype).copy_(new)
+            else torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device).copy_(new)
         )
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -93,30 +99,68 @@ KNOWN = [
 ]
 
 
+def moved(values):
+    """The arguments on DEVICE: what shared memory still does, with the same strides and offsets."""
+    if DEVICE == "cpu":
+        return values
+    storages, tensors = {}, {}
+
+    def move(t):
+        if not isinstance(t, torch.Tensor):
+            return t
+        if id(t) not in tensors:
+            storage = t.untyped_storage()
+            if storage._cdata not in storages:
+                storages[storage._cdata] = storage.to(device=DEVICE)
+            if t.requires_grad and not t.is_leaf:  # a view of an input that requires gradients
+                new = move(t._base).as_strided(t.shape, t.stride(), t.storage_offset())
+            else:
+                new = torch.empty(0, dtype=t.dtype, device=DEVICE)
+                new.set_(storages[storage._cdata], t.storage_offset(), t.shape, t.stride())
+                new.requires_grad_(t.requires_grad)
+            tensors[id(t)] = new
+        return tensors[id(t)]
+
+    return [move(v) for v in values]
+
+
+def random_state():
+    """The state of every generator that a program can draw from."""
+    return [torch.get_rng_state()] + ([torch.cuda.get_rng_state()] if DEVICE != "cpu" else [])
+
+
+def placed():
+    """What a program makes without naming a device is on DEVICE."""
+    return torch.device(DEVICE) if DEVICE != "cpu" else contextlib.nullcontext()
+
+
 class Run:
     """What one call left behind."""
 
     def __init__(self, model, f, arguments, mode, backward=True, noise=None):
+        arguments = moved(arguments)
         self.inputs, self.error, self.value = arguments[:-1], None, None
         self.parameters = list(model.parameters())
         for p in self.parameters:
             p.grad = None
         torch.manual_seed(7)
-        before = torch.is_grad_enabled()
+        before = torch.is_grad_enabled(), torch._C._len_torch_function_stack()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                with getattr(torch, mode)():
+                with getattr(torch, mode)(), placed():
                     if noise is None:
                         self.value = f(*arguments)
                     else:
                         with noise:
                             self.value = f(*arguments)
-                self.state = torch.get_rng_state()
+                self.state = random_state()
                 self.grads = self.gradients(backward and mode == "enable_grad", noise)
             except Exception as e:
                 self.error = e
-        assert torch.is_grad_enabled() == before, "grad mode is left changed"
+        after = torch.is_grad_enabled(), torch._C._len_torch_function_stack()
+        if after != before:
+            raise Difference("modes", f"grad mode and number of function modes are {after}, were {before}")
         self.seen = [t.detach().clone() for t in self.tensors()]
         if self.error is None:
             self.seen += [g for g in self.grads if g is not None]
@@ -212,7 +256,7 @@ def compare_facts(got, want, what):
                 at = f"result {i}" if i < n else f"input {i - n}"
                 raise Difference(name, f"{what}: {name} of {at} is {a[name]}, eager has {b[name]}")
     if w is None:
-        if not torch.equal(got.state, want.state):
+        if not all(map(torch.equal, got.state, want.state)):
             raise Difference("random state", what)
         if [x is None for x in got.grads] != [x is None for x in want.grads]:
             raise Difference(
@@ -239,7 +283,7 @@ def wrong_values(got, want):
 def allowed(wants, i, want):
     """Elementwise: how far from `want` a result may be by rounding, and where rounding may change it to anything."""
     base = want.seen[i].double()
-    spread, free = torch.zeros_like(base), torch.zeros(base.shape, dtype=torch.bool)
+    spread, free = torch.zeros_like(base), torch.zeros_like(base, dtype=torch.bool)
     for other in wants:
         if other.error is not None or len(other.seen) != len(want.seen) or other.seen[i].shape != base.shape:
             return spread, torch.ones_like(free)
@@ -305,7 +349,7 @@ def name_of(i, want):
 
 def twin(space, model, wide=False):
     torch.manual_seed(3)
-    new = space["Net"]()
+    new = space["Net"]().to(DEVICE)
     new.load_state_dict(model.state_dict())
     return (new.double() if wide else new).train(model.training)
 
@@ -315,7 +359,7 @@ def exact_run(program, model, call, k):
     torch.set_default_dtype(torch.float64)
     try:
         space = random_models.namespace(
-            program.text(), F16=torch.float64, BF16=torch.float64, F32=torch.float64
+            program.text(), DEVICE, F16=torch.float64, BF16=torch.float64, F32=torch.float64
         )
         wide = twin(space, model, True)
         run = Run(wide, wide, space["make"](**call, seed=k), program.mode)
@@ -342,10 +386,10 @@ def check(program):
 
 
 def check_numerics(program, numerics):
-    space = random_models.namespace(program.text())
+    space = random_models.namespace(program.text(), DEVICE)
     torch.manual_seed(3)
-    eager = space["Net"]().train(program.train)
-    twin_space = random_models.namespace(program.text())
+    eager = space["Net"]().to(DEVICE).train(program.train)
+    twin_space = random_models.namespace(program.text(), DEVICE)
     compiled = twin(twin_space, eager)
     magneto.reset()
     f = magneto.compile(

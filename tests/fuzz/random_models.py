@@ -394,8 +394,9 @@ class Maker:
         return p
 
 
-def namespace(text, **names):
-    """What a program's text defines; names replace what its head defines."""
+def namespace(text, device="cpu", **names):
+    """What a program's text defines; names replace what its head defines, device that of autocast."""
+    text = text.replace('torch.autocast("cpu"', f'torch.autocast("{device}"')
     space = {"__name__": "random_model"}
     head, rest = text.split("class Net", 1)
     exec(compile(head, "<random model>", "exec"), space)
