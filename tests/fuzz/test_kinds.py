@@ -103,7 +103,7 @@ ends = Ends("statements", statements.write, statements.check, statements.prelude
 kinds.all_kinds = lambda: {"statements": ends}
 seed = next(s for s in range(99) if "while" in ends.make(s)[0])
 print(len(ends.make(seed)[0].splitlines()))
-main["work_apart"]("statements", seed)
+main["work_apart"]("statements", seed, 60)
 """
     code %= (str(HERE), str(HERE.parent), str(HERE.parent / "property"), str(HERE / "__main__.py"))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
