@@ -8,6 +8,7 @@
 #include "driver/engine_timing.h"
 #include "driver/options.h"
 #include "ir/graph/graph.h"
+#include "ir/graph/ops_mg.h"
 #include "runtime/direct/conv_direct.h"
 #include "runtime/engine/attention.h"
 #include "runtime/engine/blas.h"
@@ -16,23 +17,7 @@
 #include "runtime/engine/sized_engines.h"
 #include "runtime/plan/gpu_draws.h"
 
-/* Argument positions behind the tensors, as in ops_mg.def. */
-enum {
-  MM_act = 4,
-  CV_eps = 8,
-  CV_act,
-  CV_act_a,
-  CV_act_b,
-  CV_stride,
-  CV_padding,
-  CV_dilation,
-  CV_transposed,
-  CV_output_padding,
-  CV_groups,
-  SD_causal = 4,
-  SD_scale
-};
-/* and of aten::convolution_backward */
+/* Where the arguments of aten::convolution_backward stand. */
 enum { CB_stride = 4, CB_padding, CB_dilation, CB_transposed, CB_output_padding, CB_groups };
 
 typedef struct EngineOut { /* what comes out */
@@ -177,7 +162,7 @@ static MgRc engine_conv_grad(MgSched *s, const MgExtern *e, const MgOptions *o, 
 
 static MgRc engine_sdpa(MgSched *s, const MgExtern *e, const MgOptions *o, EngineOut *out) {
   const MgArg *a = mg_node(s->g, e->node)->arg;
-  MgSdpaDesc d = {.causal = a[SD_causal].u.b, .scale = (float)a[SD_scale].u.f};
+  MgSdpaDesc d = {.causal = a[SD_is_causal].u.b, .scale = (float)a[SD_scale].u.f};
   if (!engine_tensors(s, e, d.t, SDPA_NPTR, out)) return MG_UNSUP;
   return engine_done(s, make_sdpa, &d, sizeof d, SDPA_NPTR, out);
 }

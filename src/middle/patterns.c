@@ -9,6 +9,7 @@
  * One walk in program order.  A node is first rewritten into its mg:: op; a later node that can be folded
  * takes over the op of its producer (the producer dies), or, when only reshapes lie between them, hands its
  * work to the producer and is replaced by its own input. */
+#include "ir/graph/ops_mg.h"
 #include "middle/decompose_priv.h"
 #include <math.h>
 #include <string.h>
@@ -21,36 +22,12 @@ typedef struct Pat {
   const MgSimplifyOpts *o;
 } Pat;
 
-/* Positions of arguments, as in ops_mg.def. */
-enum { MM_x, MM_w, MM_bias, MM_residual, MM_act, MM_act_a, MM_act_b };
-enum {
-  CV_x,
-  CV_w,
-  CV_bias,
-  CV_bn_weight,
-  CV_bn_bias,
-  CV_bn_mean,
-  CV_bn_var,
-  CV_residual,
-  CV_eps,
-  CV_act,
-  CV_act_a,
-  CV_act_b,
-  CV_stride,
-  CV_padding,
-  CV_dilation,
-  CV_transposed,
-  CV_output_padding,
-  CV_groups
-};
-
-/* The same of ATen's convolution, and of its batch norms, which go on differently. */
+/* Positions of arguments of ATen's convolution, and of its batch norms, which go on differently. */
 enum { AC_x, AC_w, AC_bias, AC_stride, AC_padding, AC_dilation, AC_transposed, AC_output_padding, AC_groups };
 enum { BN_x, BN_weight, BN_bias, BN_mean, BN_var };
 
-/* Arguments of ATen's index_put, and of mg::sdpa. */
+/* and of its index_put. */
 enum { IP_self, IP_indices, IP_values, IP_accumulate };
-enum { SD_query, SD_key, SD_value, SD_mask, SD_causal, SD_scale };
 
 /* ---- questions about values
  * ---------------------------------------------------------------------------------- */
@@ -473,15 +450,15 @@ static MgRc pat_become_sdpa(Pat *p, MgNode *n, const MgArg qkv[3], MgArg mask, b
     if (!pat_takes(p, v, 0) || mg_val(p->g, v)->ndim != 4 || mg_val(p->g, v)->dtype != DT_f32) return MG_OK;
     if (!pat_const(p, mg_val(p->g, v)->stride[3], &k) || k != 1) return MG_OK;
   }
-  const MgVal *q = mg_val(p->g, qkv[SD_query].u.val);
+  const MgVal *q = mg_val(p->g, qkv[SD_q].u.val);
   if (!pat_takes_arg(p, &mask, 4) || (mask.tag == MA_val && mg_val(p->g, mask.u.val)->ndim > 4)) return MG_OK;
-  if (!mg_ex_same(mg_val(p->g, qkv[SD_key].u.val)->size[1], q->size[1]))
+  if (!mg_ex_same(mg_val(p->g, qkv[SD_k].u.val)->size[1], q->size[1]))
     return MG_OK; /* heads that share keys */
   MgArg *m = mg_new(p->g->c, MgArg, SD_scale + 1);
   TRYP(m);
   memcpy(m, qkv, SD_mask * sizeof *m);
   m[SD_mask] = mask;
-  m[SD_causal] = mg_arg_bool(causal);
+  m[SD_is_causal] = mg_arg_bool(causal);
   m[SD_scale] = mg_arg_float(scale);
   pat_become(p, n, TOP_mg_sdpa, m);
   *done = true;

@@ -5,27 +5,6 @@
 #include "ir/expr/expr_priv.h"
 #include <math.h>
 
-#define DEC(name) ExprRef name(MgExprs *x, MgScalarOp op, const ExprRef *s)
-DEC(dec_rem);
-DEC(dec_tdiv);
-DEC(dec_fmod);
-DEC(dec_floordiv);
-DEC(dec_mod);
-DEC(dec_min);
-DEC(dec_max);
-DEC(dec_neg);
-DEC(dec_abs);
-DEC(dec_sign);
-DEC(dec_rsqrt);
-DEC(dec_libm);
-DEC(dec_pow);
-DEC(dec_isinf);
-DEC(dec_signbit);
-DEC(dec_swapped);
-DEC(dec_powf);
-DEC(dec_shl);
-DEC(dec_shr);
-
 static MgTy ty_of(MgExprs *x, ExprRef a) { return mg_expr(x, a)->ty; }
 static ExprRef num(MgExprs *x, ExprRef like, double v) {
   MgTy ty = ty_of(x, like);

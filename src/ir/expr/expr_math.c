@@ -6,22 +6,6 @@
 #include "ir/expr/expr_priv.h"
 #include <math.h>
 
-#define DEC(name) ExprRef name(MgExprs *x, MgScalarOp op, const ExprRef *s)
-DEC(dec_exp);
-DEC(dec_exp2);
-DEC(dec_expm1);
-DEC(dec_log);
-DEC(dec_log2);
-DEC(dec_log10);
-DEC(dec_log1p);
-DEC(dec_tanh);
-DEC(dec_erf);
-DEC(dec_sin);
-DEC(dec_cos);
-DEC(dec_tan);
-DEC(dec_far);
-DEC(dec_powf);
-
 static bool is_f32(MgExprs *x, ExprRef a) { return mg_expr(x, a)->ty == TY_f32; }
 static ExprRef f(MgExprs *x, double v) { return mg_ex_float(x, TY_f32, v); }
 static ExprRef i(MgExprs *x, int64_t v) { return mg_ex_int(x, TY_i32, v); }

@@ -1,40 +1,6 @@
-#include "ir/expr/scalar.h"
+#include "ir/expr/expr_priv.h"
 #include <math.h>
 #include <string.h>
-
-/* Decompositions, in expr_dec.c. */
-#define DEC(name) uint32_t name(struct MgExprs *x, MgScalarOp op, const uint32_t *src)
-DEC(dec_rem);
-DEC(dec_tdiv);
-DEC(dec_fmod);
-DEC(dec_floordiv);
-DEC(dec_mod);
-DEC(dec_min);
-DEC(dec_max);
-DEC(dec_neg);
-DEC(dec_abs);
-DEC(dec_sign);
-DEC(dec_rsqrt);
-DEC(dec_exp);
-DEC(dec_exp2);
-DEC(dec_expm1);
-DEC(dec_log);
-DEC(dec_log2);
-DEC(dec_log10);
-DEC(dec_log1p);
-DEC(dec_libm);
-DEC(dec_tanh);
-DEC(dec_erf);
-DEC(dec_pow);
-DEC(dec_isinf);
-DEC(dec_sin);
-DEC(dec_cos);
-DEC(dec_tan);
-DEC(dec_far);
-DEC(dec_signbit);
-DEC(dec_swapped);
-DEC(dec_shl);
-DEC(dec_shr);
 
 #define C SOF_C
 #define A SOF_A

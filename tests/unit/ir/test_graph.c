@@ -1,5 +1,6 @@
 /* ir/ and middle/ without Python: op table, dtypes, text round trip, malformed texts, and the sweep in which
  * the n-th allocation fails for every n while a graph is parsed, inferred, functionalized and taken apart. */
+#include "ir/graph/ops_mg.h"
 #include "middle/middle.h"
 #include "check.h"
 #include <string.h>
@@ -130,6 +131,48 @@ static void test_positions(void) {
   CHECK(mg_op_param(norm, "running_var") == 4 && mg_op_param(norm, "no_such") == -1);
 }
 
+typedef struct Position {
+  const char *name;
+  int at;
+} Position;
+
+static void check_positions(MgTop code, const Position *p, int n) {
+  const MgOp *o = mg_op_by_code(code);
+  CHECK(o->nparam == n);
+  for (int i = 0; i < n; i++) CHECK(mg_op_param(o, p[i].name) == p[i].at);
+}
+
+/* The positions of ops_mg.h are those of the schemas, and each op has no further argument. */
+static void test_mg_positions(void) {
+#define AT(prefix, name) {#name, prefix##_##name}
+  static const Position matmul[] = {AT(MM, x),   AT(MM, w),     AT(MM, bias), AT(MM, residual),
+                                    AT(MM, act), AT(MM, act_a), AT(MM, act_b)};
+  static const Position conv[] = {AT(CV, x),
+                                  AT(CV, w),
+                                  AT(CV, bias),
+                                  AT(CV, bn_weight),
+                                  AT(CV, bn_bias),
+                                  AT(CV, bn_mean),
+                                  AT(CV, bn_var),
+                                  AT(CV, residual),
+                                  AT(CV, eps),
+                                  AT(CV, act),
+                                  AT(CV, act_a),
+                                  AT(CV, act_b),
+                                  AT(CV, stride),
+                                  AT(CV, padding),
+                                  AT(CV, dilation),
+                                  AT(CV, transposed),
+                                  AT(CV, output_padding),
+                                  AT(CV, groups)};
+  static const Position sdpa[] = {AT(SD, q),    AT(SD, k),         AT(SD, v),
+                                  AT(SD, mask), AT(SD, is_causal), AT(SD, scale)};
+#undef AT
+  check_positions(TOP_mg_matmul, matmul, sizeof matmul / sizeof *matmul);
+  check_positions(TOP_mg_conv, conv, sizeof conv / sizeof *conv);
+  check_positions(TOP_mg_sdpa, sdpa, sizeof sdpa / sizeof *sdpa);
+}
+
 static void test_dtypes(void) {
   CHECK(mg_dtype_promote(DT_u8, DT_i8) == DT_i16 && mg_dtype_promote(DT_i64, DT_f16) == DT_f16);
   CHECK(mg_dtype_promote(DT_f16, DT_bf16) == DT_f32 && mg_dtype_promote(DT_bool, DT_u8) == DT_u8);
@@ -165,6 +208,7 @@ int main(void) {
   test_malformed();
   test_ops();
   test_positions();
+  test_mg_positions();
   test_dtypes();
   return test_done();
 }
