@@ -2,7 +2,8 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 BUILD ?= build
-MESON := PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/meson
+# Its ninja does not take the job server of a parallel make.
+MESON := env -u MAKEFLAGS PATH=$(CURDIR)/.venv/bin:$$PATH .venv/bin/meson
 export PYTHONPATH := $(CURDIR)/python:$(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
 SOURCES := src/base src/ir src/middle src/back src/ptx src/cuda src/runtime src/driver src/host src/entry src/record src/frame src/api tests/unit
 TESTS ?= tests
@@ -11,6 +12,9 @@ WORKERS ?= 2
 FRONT = $(wildcard $(patsubst %,tests/front/*/test_%.py,$(1)))
 # Of each area what is quick.
 CHECK_TESTS ?= tests/golden tests/ir tests/docs tests/support $(call FRONT,api breaks guards objects values)
+# Tests that do again what `make check` has just done.
+CHECKED = $(patsubst %,--deselect=tests/docs/test_check_%,arguments.py::test_the_sources_are_clean \
+  comments.py::test_the_comments_are_right docs.py::test_the_documents_are_right)
 # What `make test-integrations` runs: doors of frameworks, and what is said of them.
 INTEGRATIONS ?= tests/integrations tests/generate tests/docs/test_examples.py
 # Are names of sources in the documents that do not exist warnings or errors?
@@ -87,8 +91,9 @@ lint: lint-tools setup ## is everything formatted, do ruff and mypy find nothing
 	@.venv-lint/bin/ruff check --quiet .
 	@.venv-lint/bin/mypy --python-executable $(PY) --no-error-summary
 	@python3 tools/check_arguments.py
-check: lint layers comments docs-check unit ## what to run before a commit: lint, layers, documents, C tests, quick tests (4 minutes)
-	@MAGNETO_STRICT=1 MALLOC_PERTURB_=165 $(PY) -m pytest -q -n $(WORKERS) --timeout=300 $(CHECK_TESTS)
+check: ## what to run before a commit: lint, layers, documents, C tests, quick tests (4 minutes)
+	@$(MAKE) --no-print-directory -j$(WORKERS) --output-sync lint layers comments docs-check unit
+	@MAGNETO_STRICT=1 MALLOC_PERTURB_=165 $(PY) -m pytest -q -n $(WORKERS) --timeout=300 -m "not sweep" $(CHECKED) $(CHECK_TESTS)
 layers: ## includes go downward; files stay short
 	@python3 tools/layers.py src
 comments: ## names, files and codes in comments exist

@@ -13,6 +13,7 @@ import bench.workloads  # noqa: F401  (operators that torchvision's CPU wheel ne
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "model: runs a whole model")
+    config.addinivalue_line("markers", "sweep: the rest of a sweep, of which make check runs a part")
     torch.set_num_threads(1 if os.environ.get("PYTEST_XDIST_WORKER") else 2)
 
 
