@@ -1,3 +1,4 @@
+/* See the header. */
 #include "base/ctx.h"
 #include "base/assert.h"
 #include <stdarg.h>

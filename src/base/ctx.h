@@ -1,7 +1,7 @@
 /* Context of one compilation: its memory, its first error, and fault injection.
- * In: nothing.  Out: MgCtx, mg_fail, TRY.  Every allocation of a compilation comes from the context's arena
- * and
- * is freed by mg_ctx_free on every exit.  Not thread-safe: one context belongs to one thread. */
+ * In: nothing.  Out: MgCtx, mg_fail, TRY.
+ * Every allocation of a compilation comes from the context's arena, and is freed by mg_ctx_free on every
+ * exit. Not thread-safe: one context belongs to one thread. */
 #ifndef MG_CTX_H
 #define MG_CTX_H
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* See the header. */
 #include "base/interval_pack.h"
 #include "base/assert.h"
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* See the header. */
 #include "base/log.h"
 #include "base/strbuf.h"
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* See the header. */
 #define _GNU_SOURCE /* pthread_getattr_np */
 #include "base/stack_room.h"
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* See the header. */
 #include "base/strbuf.h"
 #include "base/ctx.h"
 #include <stdio.h>

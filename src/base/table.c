@@ -1,3 +1,4 @@
+/* See the header. */
 #include "base/table.h"
 #include <stdlib.h>
 #include <string.h>

@@ -30,6 +30,7 @@
 #include "runtime/plan/plan_priv.h"
 #include "runtime/process/generator.h"
 #include "runtime/process/torch_abi.h"
+#include "tuning.h"
 
 typedef struct Compile {
   MgCtx *c;
@@ -361,7 +362,6 @@ static bool compile_gpu_can(Compile *k) {
 /* Loop nests of the graph.  What a GPU's kernels cannot do becomes calls, which may take
  * other nodes' loops with it. */
 static MgRc compile_lower(Compile *k) {
-  enum { MOST = 8 };
   for (NodeRef n = 1; n < k->g->nnode && !compile_runs(CP_lower); n++)
     mg_node(k->g, n)->call = !strncmp(mg_node(k->g, n)->op->name, "aten::", 6);
   if (compile_runs(CP_lower)) compile_spoil(k, CP_lower);
@@ -373,7 +373,7 @@ static MgRc compile_lower(Compile *k) {
     bool marked = false;
     if (k->cuda >= 0) TRY(mg_gpu_mark(&k->s, &marked));
     if (!marked) break;
-    if (turn == MOST) return mg_fail(k->c, MG_UNSUP, "loops that kernels of a GPU cannot do");
+    if (turn == MG_TUNE_LOWER_TURNS) return mg_fail(k->c, MG_UNSUP, "loops that kernels of a GPU cannot do");
   }
   return k->cuda < 0 || compile_gpu_can(k)
              ? MG_OK

@@ -561,7 +561,7 @@ MgRc mg_planner_spec(MgSched *s, const MgFused *f, const MgMemPlan *m, const MgP
     spec->graphs &= spec->step[i].kind == PK_kernel || spec->step[i].graph || spec->step[i].on_host;
   spec->ninput = s->g->ninput;
   spec->nhidden = s->g->nhidden;
-  spec->nearly = f->nearly;
+  spec->early_end = f->early_end;
   spec->early = s->g->early;
   spec->buf = p.buf;
   spec->nbuf = s->nbuf;

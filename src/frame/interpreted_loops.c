@@ -1,3 +1,5 @@
+/* See the header.  In: a frame at an instruction inside of a loop.  Out: the frame behind the loop, or at the
+ * first instruction of it that a recording would want to see.  Nothing is recorded or compiled here. */
 #include "frame/interpreted_loops.h"
 #include <string.h>
 #include "entry/launch/config.h"
@@ -8,10 +10,10 @@
 #include "record/bytecode/eval_loop.h"
 #include "record/core/c_functions.h"
 #include "record/core/recording.h"
+#include "tuning.h"
 
 bool mg_walk_begins(const MgDrive *d, MgBucket *b, int unit) {
-  enum { ENTRIES = 2 };
-  if (b->n < ENTRIES || b->walks || d->at.cfg->fullgraph || mg_force_break) return b->walks;
+  if (b->n < MG_TUNE_WALK_ENTRIES || b->walks || d->at.cfg->fullgraph || mg_force_break) return b->walks;
   for (int i = 0; i < b->n; i++)
     if (b->entry[i]->nnode || b->entry[i]->ninner || b->entry[i]->level) return false;
   return b->walks = unit > 0;
@@ -48,7 +50,7 @@ static bool walk_stops(const MgDrive *d, int unit) {
   return false;
 }
 
-/* The innermost loop around unit: its first and last one. */
+/* The first and the last instruction of the innermost loop around instruction `unit`. */
 static void walk_loop(const MgCode *c, int unit, int *first, int *last) {
   *first = 0;
   *last = c->n;

@@ -1,10 +1,10 @@
 /* Library calls and what they take along.
- * In: a functional graph of ATen ops.  Out: convolutions, matrix products and attention as mg:: ops, with the
- * batch
- * norm, bias, residual and activation around them folded in; everything else is untouched.
- * Invariants: a value is folded away only when nothing else uses it; sizes and strides must be constants,
- * because the engines are made for one shape (runtime/engine/onednn.h); values the
- * user sees keep their metadata.
+ * In: a functional graph of ATen ops.
+ * Out: convolutions, matrix products and attention as mg:: ops, with the batch norm, bias, residual and
+ * activation around them folded in; everything else is untouched.
+ * Invariants: a value is folded away only when nothing else uses it.  Sizes and strides must be constants,
+ * because the engines are made for one shape (runtime/engine/onednn.h).  Values the user sees keep their
+ * metadata.
  *
  * One walk in program order.  A node is first rewritten into its mg:: op; a later node that can be folded
  * takes over the op of its producer (the producer dies), or, when only reshapes lie between them, hands its

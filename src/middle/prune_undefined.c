@@ -1,8 +1,8 @@
 /* Backward where only some gradients of results are defined.
- * In: a functional backward graph whose inputs from `first` on are tangents; which of them are defined.  Out:
- * the same graph with zeros
- * in place of what undefined tangents alone decide.  It would be zero, gradients being linear, but for
- * infinite derivatives, which make NaN of it; PyTorch's engine does not run these nodes. */
+ * In: a functional backward graph whose inputs from `first` on are tangents; which of them are defined.
+ * Out: the same graph with zeros in place of what undefined tangents alone decide.  It would be zero,
+ * gradients being linear, but for infinite derivatives, which make NaN of it; PyTorch's engine does not run
+ * these nodes. */
 #include <math.h>
 #include "base/bits.h"
 #include "ir/infer/infer.h"

@@ -16,6 +16,9 @@
 #include "ptx/ptx.h"
 
 enum { PX_TILE = 32, PX_TILE_ROWS = 8, PX_LANES = 8, PX_DEPTH = 8, PX_PIECES = 64, PX_SHARED = 48 * 1024 };
+enum {
+  PX_SERIALS = 8190
+}; /* loops of a kernel; the memo's keys (ptx_value.c) have 13 bits for their numbers */
 
 /* Register classes: predicate, 16 bits, 32 bits, 64 bits, f32, f64. */
 typedef enum PxClass { R_p, R_h, R_r, R_rd, R_f, R_d, R__COUNT } PxClass;

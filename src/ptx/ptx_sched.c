@@ -5,6 +5,7 @@
  * 16 bytes an access, enough threads to fill the chip, rows that stay in registers between phases. */
 #include <string.h>
 #include "ptx/ptx.h"
+#include "tuning.h"
 
 enum {
   SCHED_THREADS = 256,
@@ -120,13 +121,12 @@ static MgRc sched_lane(MgSched *s, const MgKernel *k, int idx, const SymRef *ran
 
 /* The index along which some load is contiguous while it jumps along the last one; -1: there is none. */
 static MgRc sched_cross(MgSched *s, const MgKernel *k, const SymRef *range, int all, int *out) {
-  enum { LEAST = 16 };
   MgExprs *x = s->x;
   SchedLoads loads = {.c = s->c};
   ExprRef coef, rest;
   int64_t far;
   *out = -1;
-  if (all < 2 || mg_sym_hint(x, range[all - 1]) < LEAST) return MG_OK;
+  if (all < 2 || mg_sym_hint(x, range[all - 1]) < MG_TUNE_GPU_CROSS) return MG_OK;
   for (uint32_t i = 0; i < k->nloop; i++) {
     mg_ex_any(x, k->loop[i]->value, sched_collect, &loads);
     if (!mg_ex_linear(x, k->loop[i]->index, all - 1, &coef, &rest) || !mg_sym_is(x, coef, 1)) return MG_OK;
@@ -136,10 +136,11 @@ static MgRc sched_cross(MgSched *s, const MgKernel *k, const SymRef *range, int 
     const MgExpr *n = mg_expr(x, loads.r[i]);
     ExprRef index = n->src[0];
     if (n->src[1] || s->buf[n->u.i].kind == MB_local || s->buf[n->u.i].device == DEV_cpu) continue;
-    if (!mg_ex_linear(x, index, all - 1, &coef, &rest) || (mg_ex_const_int(x, coef, &far) && far < LEAST))
+    if (!mg_ex_linear(x, index, all - 1, &coef, &rest) ||
+        (mg_ex_const_int(x, coef, &far) && far < MG_TUNE_GPU_CROSS))
       continue;
     for (int d = 0; d < all - 1; d++)
-      if (mg_sym_hint(x, range[d]) >= LEAST && mg_ex_linear(x, index, d, &coef, &rest) &&
+      if (mg_sym_hint(x, range[d]) >= MG_TUNE_GPU_CROSS && mg_ex_linear(x, index, d, &coef, &rest) &&
           mg_sym_is(x, coef, 1))
         *out = d;
   }

@@ -112,10 +112,9 @@ static bool value_may_narrow(Px *e, ExprRef r) {
   default: return false;
   }
   if (n.ty != TY_i64 && n.ty != TY_i32 && n.ty != TY_u32) return false;
-  if (!mg_ex_range(e->x, r, &lo, &hi) || lo < INT32_MIN || hi > INT32_MAX) {
-    if (n.op != OP_cvt && n.ty != TY_u32 && n.ty != TY_i32) return false;
-    /* a conversion, or a quotient of one, is as large as what it is made of */
-  }
+  bool fits = mg_ex_range(e->x, r, &lo, &hi) && lo >= INT32_MIN && hi <= INT32_MAX;
+  bool as_its_operands = n.op == OP_cvt || n.ty == TY_u32 || n.ty == TY_i32; /* or a quotient of such */
+  if (!fits && !as_its_operands) return false;
   for (int i = 0; i < n.nsrc; i++)
     if (n.src[i] && !px_is_narrow(e, n.src[i])) return false;
   return true;

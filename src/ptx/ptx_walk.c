@@ -3,11 +3,12 @@
  * In: a Px with bound outer indices.  Out: the kernel's body.
  * A phase walks over the points of its inner ranges, `team` threads times `vec` neighbours at a time.  Few
  * pieces are written out (and keep their values for later phases), more are a loop of
- * WALK_UNROLL pieces a turn. */
+ * MG_TUNE_GPU_UNROLL pieces a turn. */
 #include <math.h>
 #include "ptx/ptx_priv.h"
+#include "tuning.h"
 
-enum { WALK_UNROLL = 4, WALK_MEMBERS = 64 };
+enum { WALK_MEMBERS = 64 };
 
 typedef struct Walk { /* the nests of one phase */
   MgLoop **loop;
@@ -55,7 +56,7 @@ typedef struct WalkLoop {
 } WalkLoop;
 
 static void walk_open(Px *e) {
-  if (e->at.depth + 1 == PX_DEPTH || e->nserial >= 8190) e->rc = MG_UNSUP;
+  if (e->at.depth + 1 == PX_DEPTH || e->nserial >= PX_SERIALS) e->rc = MG_UNSUP;
   else e->at.loop[++e->at.depth] = ++e->nserial;
 }
 
@@ -306,13 +307,13 @@ static void walk_constant(Px *e, Walk *g, int from, int64_t n) {
   bool rest = n % span != 0;
   int base = walk_base(e, each);
   if (full + rest > e->g->pieces) {
-    int64_t turns = full / WALK_UNROLL, end = turns * WALK_UNROLL * span;
+    int64_t turns = full / MG_TUNE_GPU_UNROLL, end = turns * MG_TUNE_GPU_UNROLL * span;
     walk_hoist(e, g);
     WalkLoop l = walk_loop(e, base, walk_index_op(e, "add", base, end));
-    for (int u = 0; u < WALK_UNROLL; u++)
+    for (int u = 0; u < MG_TUNE_GPU_UNROLL; u++)
       walk_piece(e, g, from, walk_index_op(e, "add", l.var, u * span), u, 0);
-    walk_next(e, l, WALK_UNROLL * span);
-    at = turns * WALK_UNROLL;
+    walk_next(e, l, MG_TUNE_GPU_UNROLL * span);
+    at = turns * MG_TUNE_GPU_UNROLL;
     walk_open(e); /* the numbers of these pieces are not those of another phase */
   }
   for (int64_t p = at; p < full + rest && !px_stop(e); p++)

@@ -437,12 +437,12 @@ static void count_views(Fuser *f, const MgView *v, uint32_t n) {
 }
 
 /* Replaces reductions that threads could not share by two stages. */
-static MgRc expand(MgSched *s, MgItem **item, uint32_t *n, uint32_t *nearly) {
+static MgRc expand(MgSched *s, MgItem **item, uint32_t *n, uint32_t *early_end) {
   *item = mg_new(s->c, MgItem, 2 * s->nitem + 1);
   TRYP(*item);
   *n = 0;
   for (uint32_t i = 0; i < s->nitem; i++) {
-    if (i + 1 == s->nearly) *nearly = *n + 1;
+    if (i + 1 == s->early_end) *early_end = *n + 1;
     MgLoop *two[2];
     int parts = 0;
     if (s->item[i].kind == MI_loop) TRY(fu_two_stages(s, s->item[i].u.loop, two, &parts));
@@ -472,18 +472,18 @@ static void note_apart(const Fuser *f, uint32_t i) {
 MgRc mg_fuse(MgSched *s, MgFused *out) {
   Fuser f = {.s = s, .out = out};
   MgItem *item;
-  uint32_t nitem, nearly = 0, number = 0;
-  TRY(expand(s, &item, &nitem, &nearly));
-  out->nstep = out->nearly = 0;
+  uint32_t nitem, early_end = 0, number = 0;
+  TRY(expand(s, &item, &nitem, &early_end));
+  out->nstep = out->early_end = 0;
   out->step = mg_new(s->c, MgStepIR, nitem ? nitem : 1);
   f.uses = mg_new(s->c, Uses, s->nbuf);
   f.users = mg_new(s->c, uint32_t, s->nbuf);
   f.grown = mg_new(s->c, FuKernel *, nitem ? nitem : 1);
   if (!out->step || !f.uses || !f.users || !f.grown) return MG_NOMEM;
   for (uint32_t i = 0; i < nitem; i++) {
-    if (i + 1 == nearly) {
+    if (i + 1 == early_end) {
       TRY(flush(&f));
-      out->nearly = out->nstep + 1;
+      out->early_end = out->nstep + 1;
     }
     if (item[i].kind == MI_loop) {
       TRY(add_nest(&f, item[i].u.loop, i));

@@ -134,7 +134,7 @@ typedef struct MgSched {
   uint32_t nbuf, cap_buf; /* buf[0] unused */
   MgItem *item;
   uint32_t nitem, cap_item;
-  uint32_t nearly; /* 1 + items that make what is asked for before an input is written (MgGraph.early); 0:
+  uint32_t early_end; /* 1 + items that make what is asked for before an input is written (MgGraph.early); 0:
                       nothing is */
   MgView *out;
   uint32_t nout; /* per graph output: where its value is; buf 0 when g->out_alias says it
@@ -185,7 +185,7 @@ typedef struct MgStepIR { /* final order of work */
 typedef struct MgFused {
   MgStepIR *step;
   uint32_t nstep;
-  uint32_t nearly; /* 1 + steps of those items; 0: nothing is asked for early */
+  uint32_t early_end; /* 1 + steps of those items; 0: nothing is asked for early */
 } MgFused;
 
 MgRc mg_sched_init(MgSched *s, MgGraph *g);

@@ -338,7 +338,7 @@ static MgRc lower_outputs(Lower *L) {
 static MgRc lower_early(Lower *L) {
   for (uint32_t i = 0; i < L->g->noutput; i++)
     if (lower_is_early(L->g, i)) TRY(lower_output(L, i));
-  L->s->nearly = L->s->nitem + 1;
+  L->s->early_end = L->s->nitem + 1;
   return MG_OK;
 }
 

@@ -104,11 +104,10 @@ static bool shape_is_scanned(Lower *L, ValRef v) {
 
 /* Parts of the result's rank, few of them. */
 static bool shape_cat_is_chosen(Lower *L, const MgNode *n) {
-  enum { MOST = 4 };
   const MgArg *list = lw_arg(n, "tensors");
   const MgVal *m = lw_meta(L, n->out[0]);
   if (!L->gpu && !shape_is_scanned(L, n->out[0])) return false;
-  if (list->n < 2 || list->n > MOST || !mg_dtype_has_ty((MgDtype)m->dtype)) return false;
+  if (list->n < 2 || list->n > MG_TUNE_CAT_PARTS || !mg_dtype_has_ty((MgDtype)m->dtype)) return false;
   for (uint32_t i = 0; i < list->n; i++)
     if (lw_meta(L, list->u.item[i].u.val)->ndim != m->ndim) return false;
   return true;

@@ -435,9 +435,8 @@ static bool value_is_rounded(Lower *L, ExprRef e, MgTy ty, int depth) {
 
 /* e in the type that values of the dtype are computed in. */
 static ExprRef value_rounded(Lower *L, MgDtype dt, ExprRef e) {
-  enum { DEEP = 8 };
   if (L->x->numerics != MN_fast && (dt == DT_f16 || dt == DT_bf16) &&
-      !value_is_rounded(L, e, mg_dtype_ty(dt), DEEP))
+      !value_is_rounded(L, e, mg_dtype_ty(dt), MG_TUNE_ROUNDED_DEPTH))
     e = mg_ex_cvt(L->x, mg_dtype_ty(dt), e);
   return mg_ex_cvt(L->x, mg_dtype_compute(dt), e);
 }

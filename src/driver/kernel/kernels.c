@@ -109,8 +109,7 @@ static MgRc kernel_emit(KernelJob *j, uint32_t step, MgStrbuf *sb, MgStrbuf *par
   return MG_OK;
 }
 
-/* Makes one kernel of todo entry `first` and the later ones of its shape, if they
- * are enough to be worth it. */
+/* Makes one kernel of todo entry `first` and the later ones of its shape, if they are enough. */
 static MgRc kernel_share(KernelJob *j, uint32_t first, KernelNew **same, const char **text, MgStrbuf *sb) {
   uint32_t n = 0, nsize = 0;
   int64_t *size;

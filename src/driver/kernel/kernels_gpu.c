@@ -12,9 +12,9 @@
 #include "ptx/ptx.h"
 #include "runtime/code/disk_cache.h"
 #include "runtime/plan/plan_spec.h"
+#include "tuning.h"
 
 #define GPU_NAME "mg_kernel_00000000" /* placeholder, of the length of MG_KERNEL_NAME */
-enum { GPU_MODULE = 5 };              /* kernels of a module */
 
 typedef struct GpuNew { /* a kernel that is not loaded yet */
   MgKey key;
@@ -205,9 +205,9 @@ static MgRc gpu_load(MgGpuTexts *t, const MgCubin *code, MgKey file, uint32_t fi
                      MgKernelSet *out) {
   MgCtx *c = t->s->c;
   MgCudaModule *m;
-  MgKey key[GPU_MODULE];
-  void *fn[GPU_MODULE];
-  MgKcPlace place[GPU_MODULE];
+  MgKey key[MG_TUNE_GPU_MODULE];
+  void *fn[MG_TUNE_GPU_MODULE];
+  MgKcPlace place[MG_TUNE_GPU_MODULE];
   TRY(mg_cuda_load(c, t->device, code, &m));
   MgCode *held = mg_elf_foreign(m, mg_cuda_module_bytes(m), gpu_drop_module);
   if (!held) return mg_cuda_unload(m), mg_fail(c, MG_NOMEM, "out of memory");
@@ -228,29 +228,33 @@ static MgRc gpu_load(MgGpuTexts *t, const MgCubin *code, MgKey file, uint32_t fi
 
 static MgRc gpu_compile(MgGpuTexts *t, unsigned nthread, MgKernelSet *out) {
   MgCtx *c = t->s->c;
-  uint32_t nmodule = (t->ntodo + GPU_MODULE - 1) / GPU_MODULE, n = 0;
+  uint32_t nmodule = (t->ntodo + MG_TUNE_GPU_MODULE - 1) / MG_TUNE_GPU_MODULE, n = 0;
   const char **text = mg_new(c, const char *, nmodule + 1);
   MgCubin *code = mg_new(c, MgCubin, nmodule + 1), *made = mg_new(c, MgCubin, nmodule + 1);
   MgKey *file = mg_new(c, MgKey, nmodule + 1);
   uint32_t *from = mg_new(c, uint32_t, nmodule + 1);
   double t0 = mg_now_ms();
   TRYP(text && code && made && file && from);
-  for (uint32_t i = 0; i < nmodule; i++) {
+  MgRc rc = MG_OK;
+  for (uint32_t i = 0; i < nmodule && rc == MG_OK; i++) {
     MgStrbuf sb = {0};
     MgObject old;
     mg_sb_printf(&sb, "// sm_%d\n", mg_cuda_capability(t->device));
     mg_ptx_prologue(&sb);
-    for (uint32_t k = i * GPU_MODULE; k < t->ntodo && k < (i + 1) * GPU_MODULE; k++)
-      gpu_rename(&sb, &t->todo[k], k - i * GPU_MODULE);
+    for (uint32_t k = i * MG_TUNE_GPU_MODULE; k < t->ntodo && k < (i + 1) * MG_TUNE_GPU_MODULE; k++)
+      gpu_rename(&sb, &t->todo[k], k - i * MG_TUNE_GPU_MODULE);
     char *all = mg_sb_ok(&sb) ? mg_ctx_strdup(c, mg_sb_text(&sb)) : NULL;
     file[i] = mg_artifact_key(mg_sb_text(&sb), sb.len);
     mg_sb_free(&sb);
-    TRYP(all);
+    if (!all) {
+      rc = mg_fail(c, MG_NOMEM, "out of memory");
+      break;
+    }
     mg_log_text(MG_LOG_output_code, "module", all);
     if (mg_artifact_load(MG_ART_cubin, file[i], &old)) code[i] = (MgCubin){old.data, old.len};
     else from[n] = i, text[n++] = all;
   }
-  MgRc rc = n ? mg_cuda_link(c, t->device, text, n, nthread, made) : MG_OK;
+  if (rc == MG_OK && n) rc = mg_cuda_link(c, t->device, text, n, nthread, made);
   for (uint32_t i = 0; i < n && rc == MG_OK; i++) {
     code[from[i]] = made[i];
     mg_artifact_store(MG_ART_cubin, file[from[i]], &(MgObject){made[i].data, made[i].len});
@@ -258,8 +262,8 @@ static MgRc gpu_compile(MgGpuTexts *t, unsigned nthread, MgKernelSet *out) {
   double t1 = mg_now_ms();
   out->llvm_ms = t1 - t0;
   for (uint32_t i = 0; i < nmodule && rc == MG_OK; i++) {
-    uint32_t first = i * GPU_MODULE, left = t->ntodo - first;
-    rc = gpu_load(t, &code[i], file[i], first, left < GPU_MODULE ? left : GPU_MODULE, out);
+    uint32_t first = i * MG_TUNE_GPU_MODULE, left = t->ntodo - first;
+    rc = gpu_load(t, &code[i], file[i], first, left < MG_TUNE_GPU_MODULE ? left : MG_TUNE_GPU_MODULE, out);
   }
   for (uint32_t i = 0; i < nmodule; i++) free(code[i].data);
   out->load_ms = mg_now_ms() - t1;

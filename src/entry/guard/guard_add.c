@@ -17,6 +17,7 @@
 #include "host/python/pyobject.h"
 #include "host/torch/array_header.h"
 #include "host/torch/tensor_facts.h"
+#include "tuning.h"
 
 /* Room for one more entry of a table of the set; NULL (failed) when out of memory. */
 #define PUSH(g, arr, n, cap)                                                                                 \
@@ -463,10 +464,9 @@ static void guard_settle(MgGuards *g, PyObject **keys, PyObject **vals, int n, P
 
 /* guard_is_new for a key of a dict: the first ones are found by looking at each. */
 static bool guard_key_is_new(MgGuards *g, const MgDictGuard *d, PyObject *key) {
-  enum { LOOKED_AT = 24 };
-  for (int i = 0, n = d->n < LOOKED_AT ? d->n : LOOKED_AT; i < n; i++)
+  for (int i = 0, n = d->n < MG_TUNE_KEYS_LOOKED_AT ? d->n : MG_TUNE_KEYS_LOOKED_AT; i < n; i++)
     if (d->key[i] == key) return false;
-  return d->n < LOOKED_AT || guard_is_new(g, GK_load, 0, key, (int64_t)(intptr_t)d->dict);
+  return d->n < MG_TUNE_KEYS_LOOKED_AT || guard_is_new(g, GK_load, 0, key, (int64_t)(intptr_t)d->dict);
 }
 
 void mg_guard_dict_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *key, PyObject *val,

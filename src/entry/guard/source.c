@@ -1,3 +1,4 @@
+/* See the header. */
 #include "entry/guard/source.h"
 #include <stdlib.h>
 #include <string.h>

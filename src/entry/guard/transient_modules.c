@@ -1,13 +1,16 @@
+/* See the header.  In: modules that guards watch, and weak references to them.  Out: classes without
+ * parameters whose instances have died while their entries lived.  Trained models never count as such. */
 #include "entry/guard/transient_modules.h"
 #include <stdlib.h>
 #include "base/table.h"
 #include "entry/guard/guard_set.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
+#include "tuning.h"
 
-static const char transient_trained; /* in a class's place: there are parameters in the module */
+static const char transient_trained; /* its address stands for the class of any module with parameters */
 
-/* Has it parameters, or a module inside of it?  A large tree of which not all is looked at has. */
+/* Are there parameters in a module or in those inside of it?  After `budget` modules the answer is yes. */
 static bool transient_owns(PyObject *module, int *budget) {
   PyObject **d = _PyObject_GetDictPtr(module), *name, *p;
   PyObject *own = d && *d ? PyDict_GetItemWithError(*d, mg_names.parameters) : NULL,
@@ -22,14 +25,13 @@ static bool transient_owns(PyObject *module, int *budget) {
 }
 
 const void *mg_transient_kind(PyObject *module) {
-  int budget = 64;
+  int budget = MG_TUNE_TRANSIENT_TREE;
   return transient_owns(module, &budget) ? &transient_trained : (const void *)Py_TYPE(module);
 }
 
 void mg_transient_part(MgParted *p, const MgGuards *g) {
-  enum { MOST = 1024 };
   for (uint32_t i = 0; i < g->nwatch_class && i < (uint32_t)PyList_GET_SIZE(g->watch); i++) {
-    if (!g->watch_class[i] || p->n >= MOST) continue;
+    if (!g->watch_class[i] || p->n >= MG_TUNE_TRANSIENT_WATCHED) continue;
     if (p->n == p->cap) {
       uint32_t cap = p->cap ? 2 * p->cap : 8;
       struct MgPartedRef *v = mg_realloc(p->v, sizeof *v * cap);

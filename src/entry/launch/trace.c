@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include "host/python/names.h"
 
-/* ---- afterwards ---- */
+/* ---- autograd.Function in a recorded graph ---- */
 
 const MgFunction *mg_function_of(const MgFunction *all, NodeRef n) {
   for (const MgFunction *f = all; f; f = f->next)
@@ -90,6 +90,8 @@ int mg_function_run(PyObject *apply, PyObject *const *arg, uint32_t narg, PyObje
   Py_DECREF(res);
   return rc;
 }
+
+/* ---- the graph as a whole ---- */
 
 bool mg_joint_switched(const MgTrace *t) {
   bool any = false;

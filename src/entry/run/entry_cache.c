@@ -126,8 +126,7 @@ static void cache_sweep(MgSite *s) {
 }
 
 static MgBucket *cache_add_bucket(MgSite *s, const void *key) {
-  enum { FULL = 256 };
-  if (s->nbucket >= FULL && s->nbucket == s->cap) cache_sweep(s);
+  if (s->nbucket >= MG_TUNE_BUCKETS && s->nbucket == s->cap) cache_sweep(s);
   if (s->nbucket == s->cap) {
     uint32_t cap = s->cap ? 2 * s->cap : 2;
     MgBucket **p = mg_realloc(s->bucket, sizeof *p * cap);
@@ -186,11 +185,10 @@ static void cache_take_out(MgBucket *b, int i) {
 
 /* What a backend made of a graph outlives the module, for the next instance. */
 static void cache_leave(MgSite *s, MgEntry *e) {
-  enum { MOST = 8 };
   PyObject *compiled = mg_exec_compiled(e->exec), *type, *value, *tb;
   PyErr_Fetch(&type, &value, &tb);
   if (!compiled || (!s->left && !(s->left = PyList_New(0))) || PyList_Append(s->left, compiled) ||
-      (PyList_GET_SIZE(s->left) > MOST && PySequence_DelItem(s->left, 0)))
+      (PyList_GET_SIZE(s->left) > MG_TUNE_GRAPHS_LEFT && PySequence_DelItem(s->left, 0)))
     PyErr_Clear(); /* out of memory: the next instance compiles anew */
   PyErr_Restore(type, value, tb);
 }

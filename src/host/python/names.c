@@ -1,3 +1,4 @@
+/* See the header. */
 #include "host/python/names.h"
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* See the header. */
 #include "host/torch/array_header.h"
 #include <stdlib.h>
 #include <string.h>

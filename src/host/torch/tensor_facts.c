@@ -1,3 +1,4 @@
+/* See the header. */
 #include "host/torch/tensor_facts.h"
 #include <dlfcn.h>
 #include <malloc.h>

@@ -1,3 +1,4 @@
+/* See the header. */
 #include "host/torch/torch_state.h"
 #include "runtime/process/torch_abi.h"
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* The rows of scalar_ops.def: their facts, their values on numbers, conversions and bit patterns. */
 #include "ir/expr/expr_priv.h"
 #include <math.h>
 #include <string.h>

@@ -8,8 +8,7 @@
 #include "record/core/capture.h"
 #include "record/core/identity.h"
 #include "record/object/wrap.h"
-
-enum { TREE_DEEP = 8 };
+#include "tuning.h"
 
 static PyObject *tree_take(PyObject *o, PyObject *leaves, int depth);
 
@@ -98,7 +97,7 @@ static PyObject *tree_take(PyObject *o, PyObject *leaves, int depth) {
   if (PyMethod_Check(o) && tree_is_code(PyMethod_GET_FUNCTION(o)))
     return tree_tagged("method", PyMethod_GET_FUNCTION(o),
                        tree_take(PyMethod_GET_SELF(o), leaves, depth + 1));
-  if (depth > TREE_DEEP || PyObject_TypeCheck(o, mg_torch.tensor)) return NULL;
+  if (depth > MG_TUNE_TEMPLATE_DEPTH || PyObject_TypeCheck(o, mg_torch.tensor)) return NULL;
   PyObject *cls = (PyObject *)Py_TYPE(o);
   if (PyFunction_Check(o)) return tree_function((PyFunctionObject *)o, leaves, depth);
   if (PyTuple_CheckExact(o) || PyList_CheckExact(o) || PyAnySet_CheckExact(o))

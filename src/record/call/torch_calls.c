@@ -18,7 +18,7 @@
 #include "record/dispatch/constant_truth.h"
 #include "record/dispatch/one_hot.h"
 #include "record/fx/fx.h"
-#include "record/fx/fx_modules.h"
+#include "record/fx/fx_modes.h"
 #include "record/object/attributes.h"
 #include "record/symbolic/number.h"
 #include "record/symbolic/number_ops.h"

@@ -1,3 +1,4 @@
+/* See the header. */
 #include "record/core/c_functions.h"
 #include <stdio.h>
 #include <string.h>

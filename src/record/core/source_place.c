@@ -15,6 +15,7 @@
 #include "record/core/loop.h"
 #include "record/core/recording.h"
 #include "runtime/process/measure.h"
+#include "tuning.h"
 
 static PyObject *place_files; /* name of a file -> the same object */
 
@@ -74,10 +75,9 @@ static void place_note(const MgRec *r) {
 
 /* The operation whose gradient the engine computes; 0: unknown. */
 static NodeRef place_forward(const MgRec *r) {
-  enum { NEAR = 8 }; /* operations that are made of several have nodes that are not dispatched */
   static PyObject *fn;
   long at = place_ask(&fn, "torch._C", "_current_autograd_node", "_sequence_nr");
-  for (int i = 0; at >= 0 && i < NEAR; i++) {
+  for (int i = 0; at >= 0 && i < MG_TUNE_PLACE_NEAR; i++) {
     uint32_t n = mg_map_get(&r->cap->gradient, (uint64_t)at + 2 + (uint64_t)i);
     if (n != MG_MAP_NONE) return n;
   }

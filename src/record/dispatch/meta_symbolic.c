@@ -26,8 +26,8 @@ static bool follow_same(MgRec *r, ValRef a, ValRef b) {
   return true;
 }
 
-/* Does the kernel that is called with numbers, which need not be the same one, give
- * this for this run's sizes? */
+/* Does the kernel that is called with numbers, which need not be the same one, give this for this run's
+ * sizes? */
 static bool follow_agrees(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   MgSymSizes *s = &r->cap->sizes;
   const MgNode by_symbols = *mg_node(r->g, n);

@@ -1,8 +1,7 @@
 /* Calls of ATen with numbers that the graph computes.
- * In: an op and its arguments, some of them torch.SymFloat.  Out: the same call with 0-dim tensors in their
- * place: by the overload
- * that takes tensors, by multiplying first (alpha, value), or, where ATen only knows numbers, with
- * the number itself, guarded. */
+ * In: an op and its arguments, some of them torch.SymFloat.
+ * Out: the same call with 0-dim tensors in their place, by the overload that takes tensors, or by multiplying
+ * first (alpha, value).  Where ATen only knows numbers: the call with the number itself, guarded. */
 #include "record/dispatch/number_operands.h"
 #include <string.h>
 #include "host/python/hook_mode.h"
@@ -48,14 +47,12 @@ typedef struct SymCall { /* one call being rewritten */
 
 /* ---- operands ---- */
 
+/* Notes an operand in c->idtype.  big: it is no 0-dim tensor and no integer; small: else its dtype counts. */
 static void symcall_see(SymCall *c, PyObject *o, bool *big, int *small) {
   if (mg_standin_is(o)) {
     const MgVal *v = mg_val(c->cap->rec->g, mg_standin_val(o));
     if (v->ndim || mg_dtype_is_float(v->dtype) || mg_dtype_is_complex(v->dtype)) c->idtype = DT_i64;
     else if (c->idtype < 0 && v->dtype != DT_bool) c->idtype = v->dtype;
-  }
-  if (mg_standin_is(o)) {
-    const MgVal *v = mg_val(c->cap->rec->g, mg_standin_val(o));
     bool real = mg_dtype_is_float(v->dtype) || mg_dtype_is_complex(v->dtype);
     if (real && v->ndim) *big = true;
     else if (real) *small = v->dtype;
@@ -228,51 +225,60 @@ static PyObject *symcall_constant(SymCall *c, PyObject *o) {
 /* Overloads that take a tensor, or a list of them, where this one takes a number. */
 static const struct {
   const char *name, *overload, *instead;
-  char list;
-} symcall_rows[] = {{"pow", "Tensor_Scalar", "Tensor_Tensor", 0},
-                    {"pow", "Scalar", "Tensor_Tensor", 0},
-                    {"pow_", "Scalar", "Tensor", 0},
-                    {"lerp", "Scalar", "Tensor", 0},
-                    {"lerp_", "Scalar", "Tensor", 0},
-                    {"_foreach_mul", "Scalar", "Tensor", 0},
-                    {"_foreach_mul_", "Scalar", "Tensor", 0},
-                    {"_foreach_add", "Scalar", "Tensor", 0},
-                    {"_foreach_add_", "Scalar", "Tensor", 0},
-                    {"_foreach_div", "Scalar", "Tensor", 0},
-                    {"_foreach_div_", "Scalar", "Tensor", 0},
-                    {"_foreach_sub", "Scalar", "List", 1},
-                    {"_foreach_sub_", "Scalar", "List", 1},
-                    {"_foreach_lerp", "Scalar", "List", 1},
-                    {"_foreach_lerp_", "Scalar", "List", 1},
-                    {"_foreach_pow", "Scalar", "List", 1},
-                    {"_foreach_pow_", "Scalar", "List", 1},
-                    {"mul", "Scalar", "Tensor", 0},
-                    {"mul_", "Scalar", "Tensor", 0},
-                    {"add", "Scalar", "Tensor", 0},
-                    {"add_", "Scalar", "Tensor", 0},
-                    {"sub", "Scalar", "Tensor", 0},
-                    {"sub_", "Scalar", "Tensor", 0},
-                    {"rsub", "Scalar", "Tensor", 0},
-                    {"div", "Scalar", "Tensor", 0},
-                    {"div_", "Scalar", "Tensor", 0},
-                    {"eq", "Scalar", "Tensor", 0},
-                    {"ne", "Scalar", "Tensor", 0},
-                    {"lt", "Scalar", "Tensor", 0},
-                    {"le", "Scalar", "Tensor", 0},
-                    {"gt", "Scalar", "Tensor", 0},
-                    {"ge", "Scalar", "Tensor", 0},
-                    {"masked_fill", "Scalar", "Tensor", 0},
-                    {"masked_fill_", "Scalar", "Tensor", 0},
-                    {"fill", "Scalar", "Tensor", 0},
-                    {"fill_", "Scalar", "Tensor", 0},
-                    {"clamp_min", "default", "Tensor", 0},
-                    {"clamp_max", "default", "Tensor", 0},
-                    {"clamp", "default", "Tensor", 0},
-                    {"clamp_", "default", "Tensor", 0},
-                    {"_fused_adam_", "default", "tensor_lr", 0},
-                    {"_fused_adamw_", "default", "tensor_lr", 0},
-                    {"_fused_sgd_", "default", "tensor_lr", 0},
-                    {"_fused_adagrad_", "default", "tensor_lr", 0}};
+  bool list; /* one number becomes a tensor for each tensor of the first argument */
+} symcall_rows[] = {{"pow", "Tensor_Scalar", "Tensor_Tensor", false},
+                    {"pow", "Scalar", "Tensor_Tensor", false},
+                    {"pow_", "Scalar", "Tensor", false},
+                    {"lerp", "Scalar", "Tensor", false},
+                    {"lerp_", "Scalar", "Tensor", false},
+                    {"_foreach_mul", "Scalar", "Tensor", false},
+                    {"_foreach_mul_", "Scalar", "Tensor", false},
+                    {"_foreach_add", "Scalar", "Tensor", false},
+                    {"_foreach_add_", "Scalar", "Tensor", false},
+                    {"_foreach_div", "Scalar", "Tensor", false},
+                    {"_foreach_div_", "Scalar", "Tensor", false},
+                    {"_foreach_sub", "Scalar", "List", true},
+                    {"_foreach_sub_", "Scalar", "List", true},
+                    {"_foreach_lerp", "Scalar", "List", true},
+                    {"_foreach_lerp_", "Scalar", "List", true},
+                    {"_foreach_pow", "Scalar", "List", true},
+                    {"_foreach_pow_", "Scalar", "List", true},
+                    {"mul", "Scalar", "Tensor", false},
+                    {"mul_", "Scalar", "Tensor", false},
+                    {"add", "Scalar", "Tensor", false},
+                    {"add_", "Scalar", "Tensor", false},
+                    {"sub", "Scalar", "Tensor", false},
+                    {"sub_", "Scalar", "Tensor", false},
+                    {"rsub", "Scalar", "Tensor", false},
+                    {"div", "Scalar", "Tensor", false},
+                    {"div_", "Scalar", "Tensor", false},
+                    {"eq", "Scalar", "Tensor", false},
+                    {"ne", "Scalar", "Tensor", false},
+                    {"lt", "Scalar", "Tensor", false},
+                    {"le", "Scalar", "Tensor", false},
+                    {"gt", "Scalar", "Tensor", false},
+                    {"ge", "Scalar", "Tensor", false},
+                    {"masked_fill", "Scalar", "Tensor", false},
+                    {"masked_fill_", "Scalar", "Tensor", false},
+                    {"fill", "Scalar", "Tensor", false},
+                    {"fill_", "Scalar", "Tensor", false},
+                    {"clamp_min", "default", "Tensor", false},
+                    {"clamp_max", "default", "Tensor", false},
+                    {"clamp", "default", "Tensor", false},
+                    {"clamp_", "default", "Tensor", false},
+                    {"_fused_adam_", "default", "tensor_lr", false},
+                    {"_fused_adamw_", "default", "tensor_lr", false},
+                    {"_fused_sgd_", "default", "tensor_lr", false},
+                    {"_fused_adagrad_", "default", "tensor_lr", false}};
+
+/* Is it one of n ops, or the in-place form of one? */
+static bool symcall_is_one_of(const char *name, const char *const *op, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    size_t len = strlen(op[i]);
+    if (!strncmp(name, op[i], len) && (!name[len] || !strcmp(name + len, "_"))) return true;
+  }
+  return false;
+}
 
 static bool symcall_list_op(const char *name, const char *overload) {
   return !strcmp(overload, "ScalarList") && !strncmp(name, "_foreach_", 9) && !strstr(name, "addc");
@@ -301,15 +307,8 @@ static bool symcall_pins_ints(const SymCall *c) {
     any |= n && mg_symnode_is_int(n);
   }
   bool narrow = !strncmp(name, "clamp", 5) && c->idtype >= 0; /* the number may not fit */
-  for (size_t i = 0; any && !narrow && i < sizeof values / sizeof *values; i++) {
-    size_t len = strlen(values[i]);
-    if (!strncmp(name, values[i], len) && (!name[len] || !strcmp(name + len, "_"))) any = false;
-  }
-  for (size_t i = 0; any && i < sizeof arithmetic / sizeof *arithmetic; i++) {
-    size_t len = strlen(arithmetic[i]);
-    if (!strncmp(name, arithmetic[i], len) && (!name[len] || !strcmp(name + len, "_"))) any = false;
-  }
-  return any;
+  if (!any || symcall_is_one_of(name, arithmetic, sizeof arithmetic / sizeof *arithmetic)) return false;
+  return narrow || !symcall_is_one_of(name, values, sizeof values / sizeof *values);
 }
 
 /* Fused optimizers take a tensor for the learning rate only.  0, or -1 with an exception. */

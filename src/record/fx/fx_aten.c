@@ -5,7 +5,7 @@
 #include "record/core/recording.h"
 #include "record/fx/fx.h"
 #include "record/fx/fx_graph.h"
-#include "record/fx/fx_modules.h"
+#include "record/fx/fx_modes.h"
 #include "record/core/subgraph_state.h"
 #include "host/torch/literals.h"
 #include "record/symbolic/sizes.h"

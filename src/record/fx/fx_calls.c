@@ -8,7 +8,7 @@
 #include "record/core/recording.h"
 #include "record/fx/fx.h"
 #include "record/fx/fx_graph.h"
-#include "record/fx/fx_modules.h"
+#include "record/fx/fx_modes.h"
 #include "record/fx/fx_wrappers.h"
 #include "record/symbolic/number.h"
 

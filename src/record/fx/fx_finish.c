@@ -6,7 +6,7 @@
 #include "record/fx/fx.h"
 #include "record/fx/fx_graph.h"
 #include "record/fx/fx_meta.h"
-#include "record/fx/fx_modules.h"
+#include "record/fx/fx_modes.h"
 
 bool mg_fx_shows(MgCapture *cap, const ValRef *out, int n) {
   mg_fx_look_for_writes(cap);

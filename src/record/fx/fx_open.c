@@ -6,7 +6,7 @@
 #include "record/core/recording.h"
 #include "record/fx/fx.h"
 #include "record/fx/fx_graph.h"
-#include "record/fx/fx_modules.h"
+#include "record/fx/fx_modes.h"
 
 MgFxTorch mg_fx_torch;
 

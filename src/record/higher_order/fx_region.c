@@ -14,7 +14,7 @@
 #include "record/core/recording.h"
 #include "record/fx/fx.h"
 #include "record/fx/fx_graph.h"
-#include "record/fx/fx_modules.h"
+#include "record/fx/fx_modes.h"
 #include "record/higher_order/subgraph.h"
 #include "record/snapshot/snapshot.h"
 

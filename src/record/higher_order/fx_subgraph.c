@@ -14,7 +14,7 @@
 #include "record/core/subgraph_state.h"
 #include "record/fx/fx.h"
 #include "record/fx/fx_graph.h"
-#include "record/fx/fx_modules.h"
+#include "record/fx/fx_modes.h"
 #include "record/higher_order/fx_region.h"
 
 /* Has a graph around this one a node for it? */

@@ -1,3 +1,4 @@
+/* See the header. */
 #include "record/numpy/host_random.h"
 #include <stdlib.h>
 #include <string.h>

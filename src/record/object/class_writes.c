@@ -1,3 +1,4 @@
+/* See the header. */
 #include "record/object/class_writes.h"
 #include "base/table.h"
 #include "entry/guard/guard_add.h"

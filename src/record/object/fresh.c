@@ -11,6 +11,7 @@
 #include "record/core/identity.h"
 #include "record/core/recording.h"
 #include "record/object/wrap.h"
+#include "tuning.h"
 
 /* C code that calls a class (map, the warnings machinery) makes an object that nothing has marked: unknown so
  * far, with nothing in it. */
@@ -80,9 +81,8 @@ static int fresh_visit(PyObject *o, void *arg) {
 }
 
 bool mg_end_runs_code(PyObject *o) {
-  enum { LEVELS = 4 };
   if (!o || mg_standin_check(o)) return false;
-  return (PyIter_Check(o) && fresh_visit(o, &(int){LEVELS})) || mg_has_finalizer(Py_TYPE(o));
+  return (PyIter_Check(o) && fresh_visit(o, &(int){MG_TUNE_FINALIZER_DEPTH})) || mg_has_finalizer(Py_TYPE(o));
 }
 
 void mg_generators_end(MgRec *r) {

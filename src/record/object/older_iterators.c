@@ -1,3 +1,4 @@
+/* See the header. */
 #include "record/object/older_iterators.h"
 #include <string.h>
 #include "entry/guard/guard_add.h"

@@ -1,3 +1,4 @@
+/* See the header. */
 #include "record/object/wrap.h"
 #include "entry/launch/cuda_graph.h"
 #include <stdlib.h>

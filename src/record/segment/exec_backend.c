@@ -13,7 +13,7 @@
 #include "record/core/capture.h"
 #include "record/core/recording.h"
 #include "record/fx/fx.h"
-#include "record/fx/fx_modules.h"
+#include "record/fx/fx_modes.h"
 #include "record/segment/tensor_lifetime.h"
 #include "record/symbolic/sizes.h"
 #include "record/tensor/function_modes.h"

@@ -12,7 +12,7 @@
 #include "record/core/recording.h"
 #include "record/dispatch/dispatch.h"
 #include "record/fx/fx.h"
-#include "record/fx/fx_modules.h"
+#include "record/fx/fx_modes.h"
 #include "record/object/wrap.h"
 #include "record/segment/process_state.h"
 #include "record/symbolic/number.h"

@@ -14,7 +14,7 @@
 #include "record/core/identity.h"
 #include "record/core/recording.h"
 #include "record/fx/fx.h"
-#include "record/fx/fx_modules.h"
+#include "record/fx/fx_modes.h"
 #include "record/numpy/array_type.h"
 #include "record/object/lazy_constants.h"
 #include "record/object/lazy_text.h"

@@ -1,3 +1,4 @@
+/* See the header. */
 #include "record/snapshot/torch_effects.h"
 #include <string.h>
 #include "entry/guard/guard_set.h"

@@ -1,3 +1,4 @@
+/* See the header. */
 #include "record/tensor/function_modes.h"
 #include "host/python/hook_mode.h"
 #include "host/python/pyobject.h"

@@ -1,3 +1,4 @@
+/* See the header. */
 #include "runtime/code/digest.h"
 #include <pthread.h>
 #include <string.h>

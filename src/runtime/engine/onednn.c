@@ -1,3 +1,4 @@
+/* See the header. */
 #define _GNU_SOURCE /* dladdr */
 #include "base/env.h"
 #include "base/fork.h"

@@ -1,3 +1,4 @@
+/* See the header. */
 #define _GNU_SOURCE
 #include "runtime/engine/weight_cache.h"
 #include <stdatomic.h>

@@ -1,3 +1,4 @@
+/* See the header. */
 #include "runtime/engine/weight_pack.h"
 #include "runtime/process/cpu.h"
 #include "runtime/engine/simd.h"

@@ -353,7 +353,7 @@ static MgRc plan_fill(PlanBuild *b) {
   TRYP(at && p->out_tensor && p->out_again && p->copy_tensor && p->ready && p->kept && p->called &&
        p->fresh_called && p->fresh_hidden && p->buf_of_input && m->rc == MG_OK);
   for (uint32_t i = 0; i < s->nstep; i++) {
-    if (s->nearly && i == s->nearly - 1) p->early = p->nstep;
+    if (s->early_end && i == s->early_end - 1) p->early = p->nstep;
     TRY(s->step[i].kind == PK_kernel ? plan_add_kernel(b, &s->step[i]) : plan_add_extern(b, &s->step[i]));
     at[i] = p->nstep - 1;
   }

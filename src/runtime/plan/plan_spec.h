@@ -172,9 +172,8 @@ typedef struct MgPlanSpec {
   const MgPlanCopy *copy;
   uint32_t ncopy;
   MgPlanNumbers numbers; /* no cells: there are none */
-  const bool *early;
-  uint32_t
-      nearly; /* per output: the first nearly - 1 steps make it, which write to no input; NULL and 0: none */
+  const bool *early;     /* per output, or NULL: it is computed before an input is written */
+  uint32_t early_end; /* the first early_end - 1 steps make these, and write to no input; 0: there are none */
   const int64_t *slot0;
   uint32_t nslot;
   const MgSizeOp *sizeop;

@@ -1,7 +1,7 @@
 /* Grad mode (fx_graph.h), autocast and inference mode in an FX graph: calls that enter and leave them,
  * written when the next operation needs them. */
-#ifndef MG_FX_MODULES_H
-#define MG_FX_MODULES_H
+#ifndef MG_FX_MODES_H
+#define MG_FX_MODES_H
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdbool.h>

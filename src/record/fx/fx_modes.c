@@ -1,4 +1,6 @@
-#include "record/fx/fx_modules.h"
+/* See the header.  In: torch's modes when an op is recorded, and those at the graph's start.  Out: nodes of
+ * the FX graph that switch them; none where nothing has changed. */
+#include "record/fx/fx_modes.h"
 #include <string.h>
 #include "host/python/pyobject.h"
 #include "host/torch/literals.h"
