@@ -1,6 +1,7 @@
 """What the tests of the front end share: checked calls, forced breaks, training steps."""
 
 import contextlib
+import gc
 
 import torch
 
@@ -17,6 +18,16 @@ def forced_breaks(k, inner=False):
         yield
     finally:
         _magneto.force_break(0)
+
+
+def is_clean():
+    """Does nothing of a recording last: collector, torch's modes, the flag of compiling?"""
+    return (
+        gc.isenabled()
+        and not torch.compiler.is_compiling()
+        and torch.is_grad_enabled()
+        and not torch._C._len_torch_dispatch_stack()
+    )
 
 
 def check(f, make_args, calls=3, **options):

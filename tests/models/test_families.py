@@ -9,8 +9,7 @@ import torch
 
 import magneto
 from bench.families import BREAKS, FAMILIES
-from support import counts
-from test_models import tensors
+from support import counts, tensors
 
 pytestmark = pytest.mark.model
 NAMES = sorted(FAMILIES)

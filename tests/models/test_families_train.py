@@ -13,8 +13,7 @@ import torch
 
 import magneto
 from bench.families import FAMILIES
-from support import counts
-from test_models import tensors
+from support import counts, tensors
 
 pytestmark = pytest.mark.model
 FULL = os.environ.get("MAGNETO_MODELS") == "full"

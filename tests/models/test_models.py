@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import magneto
+from support import tensors
 
 pytestmark = pytest.mark.model
 
@@ -48,18 +49,6 @@ MODELS = {
     "bert": bert,
     "gpt2": gpt2,
 }
-
-
-def tensors(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        return [t for v in value.values() for t in tensors(v)]
-    if isinstance(value, (list, tuple)):
-        return [t for v in value for t in tensors(v)]
-    if hasattr(value, "__dict__"):
-        return [t for v in vars(value).values() for t in tensors(v)]
-    return []
 
 
 def same(got, want):

@@ -3,6 +3,7 @@
 assert_same         two values are equal in all that a program can see; says which part differs and how
 assert_calls_same   a compiled function does the same as eager, call after call
 outcome             what one call did: result or error, printed text, warnings, arguments afterwards
+tensors             the tensors in a value, in order
 counts              what the compiler did so far: graphs, breaks, recompiles, fallbacks
 assert_counts       these counts are as expected; no fallback unless one is expected
 CountingBackend     a backend that keeps the graphs that it gets and runs them as they are
@@ -13,7 +14,7 @@ trials_take         trials take these times instead of the clock's
 from .calls import Outcome, assert_calls_same, assert_outcomes_same, outcome
 from .counts import CountingBackend, Counts, assert_counts, counts
 from .rounding import assert_rounding, in_float64
-from .same import assert_same
+from .same import assert_same, tensors
 from .trials import trials_take
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "counts",
     "in_float64",
     "outcome",
+    "tensors",
     "trials_take",
 ]

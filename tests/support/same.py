@@ -346,3 +346,16 @@ def worst(got, want):
     at = torch.where(off.isnan(), torch.inf, off).argmax()
     index = tuple(int(i) for i in torch.unravel_index(at, want.shape))
     return f" at {list(index)}: {got[index].item()!r}, eager has {want[index].item()!r}"
+
+
+def tensors(value):
+    """The tensors in containers and plain objects, in order; modules are not looked into."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [t for v in value.values() for t in tensors(v)]
+    if isinstance(value, (list, tuple)):
+        return [t for v in value for t in tensors(v)]
+    if hasattr(value, "__dict__") and not isinstance(value, torch.nn.Module):
+        return [t for v in vars(value).values() for t in tensors(v)]
+    return []

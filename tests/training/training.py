@@ -5,24 +5,21 @@ import copy
 import torch
 
 import magneto
-from support import assert_counts, assert_same
-
-
-def tensors(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        return [t for v in value.values() for t in tensors(v)]
-    if isinstance(value, (list, tuple)):
-        return [t for v in value for t in tensors(v)]
-    if hasattr(value, "__dict__") and not isinstance(value, torch.nn.Module):
-        return [t for v in vars(value).values() for t in tensors(v)]
-    return []
+from support import assert_counts, assert_same, tensors
 
 
 def same(got, want, what="value", rtol=1e-4, atol=1e-5, **options):
     """assert_same with the tolerances of gradients."""
     assert_same(got, want, what, rtol=rtol, atol=atol, **options)
+
+
+def assert_same_on_both_ranks(want, got):
+    """Parameters as eager's, and equal to the bit on the two processes."""
+    for p, q in zip(want, got, strict=True):
+        torch.testing.assert_close(q, p)
+        others = [torch.empty_like(q) for _ in range(2)]
+        torch.distributed.all_gather(others, q)
+        assert torch.equal(others[0], others[1])
 
 
 def clone(t):

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import magneto
+from harness import is_clean
 from magneto import _magneto
 from support import counts
 
@@ -126,15 +127,6 @@ def interrupted_call(alarm, handler, part, make):
     assert counts().stopped == 1
     assert took < delay + 0.5 * (whole - delay) + 0.3 or not error
     return call, result, error
-
-
-def is_clean():
-    return (
-        gc.isenabled()
-        and not torch.compiler.is_compiling()
-        and torch.is_grad_enabled()
-        and not torch._C._len_torch_dispatch_stack()
-    )
 
 
 def assert_compiles(c, fn, n, tag):

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import magneto
+from harness import is_clean
 from magneto import _magneto
 from support import counts
 
@@ -62,15 +63,6 @@ def alarm():
     signal.signal(signal.SIGALRM, before)
     gc.unfreeze()
     gc.callbacks[:] = callbacks
-
-
-def is_clean():
-    return (
-        gc.isenabled()
-        and not torch.compiler.is_compiling()
-        and torch.is_grad_enabled()
-        and not torch._C._len_torch_dispatch_stack()
-    )
 
 
 @pytest.mark.parametrize("source", [PLAIN, CATCHING, BREAKING], ids=["plain", "catching", "breaking"])

@@ -28,7 +28,7 @@ import torch
 
 import magneto
 from magneto import _magneto
-from support import counts
+from support import CountingBackend, counts
 
 HERE = pathlib.Path(__file__).resolve().parent
 CALLS = 3
@@ -114,17 +114,6 @@ def same(a, b):
     return bool(a == b) or (a != a and b != b)
 
 
-class Counter:
-    """A backend that runs the FX graph as it is and counts."""
-
-    def __init__(self):
-        self.graphs = 0
-
-    def __call__(self, gm, example_inputs):
-        self.graphs += 1
-        return gm.forward
-
-
 def run(program, wrap):
     space, out = {"torch": torch, "__name__": "program"}, []
     torch.manual_seed(0)
@@ -181,7 +170,7 @@ def check(program):
         entries = [e for e in _magneto.entries() if e["code"].co_name == "f"]
         assert len(entries) <= options.get("entries", CALLS), f"{len(entries)} entries"
     if "graphs" in options:
-        counter = Counter()
+        counter = CountingBackend()
         _magneto.reset()
         first = []
 
@@ -205,3 +194,18 @@ def check_forced(program, k):
     finally:
         _magneto.force_break(0)
     assert why is None, "it passes now; take the line about the forced break away"
+
+
+def tests(programs, forced=(1, 3, 7)):
+    """test_program and test_forced_breaks over these programs, with a break after each k-th instruction of `forced`."""
+
+    @pytest.mark.parametrize("name", programs)
+    def test_program(name):
+        check(programs[name])
+
+    @pytest.mark.parametrize("k", forced)
+    @pytest.mark.parametrize("name", programs)
+    def test_forced_breaks(name, k):
+        check_forced(programs[name], k)
+
+    return test_program, test_forced_breaks

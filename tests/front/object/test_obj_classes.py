@@ -2,7 +2,6 @@
 
 import gc
 
-import pytest
 import torch
 
 import magneto
@@ -33,12 +32,4 @@ def test_classes_made_by_a_recording_are_not_listed():
         gc.enable()
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_program(name):
-    obj_harness.check(PROGRAMS[name])
-
-
-@pytest.mark.parametrize("k", [1, 3, 7])
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_forced_breaks(name, k):
-    obj_harness.check_forced(PROGRAMS[name], k)
+test_program, test_forced_breaks = obj_harness.tests(PROGRAMS)

@@ -18,22 +18,11 @@ from torch.func import (
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import magneto
-from support import counts
+from support import CountingBackend, counts
 
 X = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
 V = X[0].clone()
 LINEAR = torch.nn.Linear(4, 4)
-
-
-class Counter:
-    """A back end that counts the graphs it is given."""
-
-    def __init__(self):
-        self.graphs = 0
-
-    def __call__(self, gm, example_inputs):
-        self.graphs += 1
-        return gm.forward
 
 
 def nested_grad(x):
@@ -136,7 +125,7 @@ PROGRAMS = {
 def test_one_graph(name, backend):
     f, x = PROGRAMS[name]
     want = f(x)
-    counter = Counter()
+    counter = CountingBackend()
     c = magneto.compile(f, backend=counter if backend == "counter" else backend)
     for _ in range(2):
         torch.testing.assert_close(c(x), want)
@@ -286,7 +275,7 @@ class Scripted(torch.nn.Module):
 
 
 def test_scripted_functions_are_recorded():
-    net, count = Scripted(), Counter()
+    net, count = Scripted(), CountingBackend()
     g = magneto.compile(net, backend=count, fullgraph=True)
     for x in (V, X, V + 1):
         torch.testing.assert_close(g(x), net(x))

@@ -13,6 +13,7 @@ from torch import nn
 
 import magneto
 from support import assert_rounding, counts
+from training import assert_same_on_both_ranks
 
 pytestmark = pytest.mark.skipif(
     not dist.is_available() or not dist.is_gloo_available(), reason="torch without gloo"
@@ -117,11 +118,7 @@ def worker(rank, file):
                 order,
             )
             assert order.count("reduce") >= 3, (kind, where, order)
-            for p, q in zip(want, got):
-                torch.testing.assert_close(q, p)
-                others = [torch.empty_like(q) for _ in range(2)]
-                dist.all_gather(others, q)
-                assert torch.equal(others[0], others[1])
+            assert_same_on_both_ranks(want, got)
     dist.destroy_process_group()
 
 

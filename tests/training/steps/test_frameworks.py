@@ -12,6 +12,7 @@ from torch import nn
 
 import magneto
 from support import counts
+from training import assert_same_on_both_ranks
 
 pytestmark = pytest.mark.model
 
@@ -316,11 +317,7 @@ def ddp_worker(rank, file):
         want, got = ddp_train(kind, rank, False), ddp_train(kind, rank, True)
         s = counts()
         assert not s.fallbacks and s.graphs, (kind, s)
-        for p, q in zip(want, got):
-            torch.testing.assert_close(q, p)
-            others = [torch.empty_like(q) for _ in range(2)]
-            dist.all_gather(others, q)
-            assert torch.equal(others[0], others[1])
+        assert_same_on_both_ranks(want, got)
     dist.destroy_process_group()
 
 
