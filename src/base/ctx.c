@@ -27,6 +27,16 @@ void *mg_malloc(size_t n) { return fault_hit() ? NULL : malloc(n ? n : 1); }
 void *mg_calloc(size_t n, size_t size) { return fault_hit() ? NULL : calloc(n ? n : 1, size ? size : 1); }
 void *mg_realloc(void *p, size_t n) { return fault_hit() ? NULL : realloc(p, n ? n : 1); }
 
+bool mg_grow(void *array, uint32_t *cap, size_t size, uint32_t first) {
+  uint32_t n = *cap ? *cap * 2 : first;
+  void *p;
+  memcpy(&p, array, sizeof p); /* a pointer of any type */
+  if (!(p = mg_realloc(p, n * size))) return false;
+  memcpy(array, &p, sizeof p);
+  *cap = n;
+  return true;
+}
+
 void mg_ctx_init(MgCtx *c) { memset(c, 0, sizeof *c); }
 
 void mg_ctx_free(MgCtx *c) {

@@ -50,6 +50,10 @@ long mg_fault_set(long n);
 void *mg_malloc(size_t n);
 void *mg_calloc(size_t n, size_t size);
 void *mg_realloc(void *p, size_t n);
+/* Makes an array of elements of `size` bytes twice as long, or `first` elements if it was empty.
+ * array: the address of the pointer to it; cap: how many elements fit.
+ * False: out of memory, and nothing has changed. */
+bool mg_grow(void *array, uint32_t *cap, size_t size, uint32_t first);
 
 #define mg_fail(c, rc, ...) mg_fail_at((c), (rc), __FILE__, __LINE__, __VA_ARGS__)
 #define mg_new(c, T, n) ((T *)mg_ctx_alloc((c), sizeof(T) * (size_t)(n)))

@@ -74,13 +74,7 @@ static Watched *watch_record(PyObject *dict) {
   if (watch_free != UINT32_MAX) {
     at = watch_free;
   } else {
-    if (watch_n == watch_cap) {
-      uint32_t cap = watch_cap ? watch_cap * 2 : 256;
-      Watched *p = mg_realloc(watch_all, sizeof *p * cap);
-      if (!p) return NULL;
-      watch_all = p;
-      watch_cap = cap;
-    }
+    if (watch_n == watch_cap && !mg_grow(&watch_all, &watch_cap, sizeof *watch_all, 256)) return NULL;
     at = watch_n;
   }
   if (mg_map_putp(&watch_by_dict, dict, at) != MG_OK) return NULL;
@@ -94,15 +88,9 @@ static bool watch_one(MgGuards *g, uint32_t i) {
   PyObject *dict = watch_dict(g, i);
   Watched *w = watch_record(dict);
   if (!w) return false;
-  if (w->n == w->cap) {
-    uint32_t cap = w->cap ? w->cap * 2 : 1;
-    WatchUse *p = mg_realloc(w->use, sizeof *p * cap);
-    if (!p) {
-      if (!w->n) watch_drop(w);
-      return false;
-    }
-    w->use = p;
-    w->cap = cap;
+  if (w->n == w->cap && !mg_grow(&w->use, &w->cap, sizeof *w->use, 1)) {
+    if (!w->n) watch_drop(w);
+    return false;
   }
   if (PyDict_Watch(watch_id, dict)) {
     PyErr_Clear(); /* CPython has no room for a watcher: the dict is compared */

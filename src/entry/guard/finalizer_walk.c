@@ -46,13 +46,8 @@ static int fin_meet(PyObject *o, void *arg) {
   if (w->full || mg_fin_is_leaf(o)) return 0;
   uint32_t at = mg_map_getp(&w->at, o);
   if (at != MG_MAP_NONE) return w->v[at].refs++, 0;
-  if (w->n == w->cap) {
-    uint32_t cap = w->cap ? w->cap * 2 : 16;
-    FinNode *v = w->n < MG_TUNE_FINALIZER_OBJECTS ? mg_realloc(w->v, sizeof *v * cap) : NULL;
-    if (!v) return w->full = true, 0;
-    w->v = v;
-    w->cap = cap;
-  }
+  if (w->n == w->cap && (w->n >= MG_TUNE_FINALIZER_OBJECTS || !mg_grow(&w->v, &w->cap, sizeof *w->v, 16)))
+    return w->full = true, 0;
   if (mg_map_putp(&w->at, o, w->n)) return w->full = true, 0;
   w->v[w->n++] = (FinNode){o, 1, false};
   w->runs |= fin_runs(o);

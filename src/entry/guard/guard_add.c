@@ -21,20 +21,12 @@
 
 /* Room for one more entry of a table of the set; NULL (failed) when out of memory. */
 #define PUSH(g, arr, n, cap)                                                                                 \
-  ((g)->n < (g)->cap || guard_grow((g), (void **)&(g)->arr, &(g)->cap, sizeof *(g)->arr)                     \
-       ? &(g)->arr[(g)->n++]                                                                                 \
-       : NULL)
+  ((g)->n < (g)->cap || guard_grow((g), &(g)->arr, &(g)->cap, sizeof *(g)->arr) ? &(g)->arr[(g)->n++] : NULL)
 
-static bool guard_grow(MgGuards *g, void **arr, uint32_t *cap, size_t size) {
-  uint32_t n = *cap ? *cap * 2 : 32;
-  void *p = mg_realloc(*arr, n * size);
-  if (!p) {
-    g->failed = true;
-    return false;
-  }
-  *arr = p;
-  *cap = n;
-  return true;
+static bool guard_grow(MgGuards *g, void *arr, uint32_t *cap, size_t size) {
+  if (mg_grow(arr, cap, size, 32)) return true;
+  g->failed = true;
+  return false;
 }
 
 static void guard_set_op(MgGuards *g, MgGuardOp *op, MgGuardOp to) {

@@ -62,13 +62,7 @@ void mg_guard_cost_place(MgGuards *g, const MgGuardOp *op) {
   MgGuardCost *k = g->cost;
   CostPlace p = {0};
   if (!k || !(p.line = mg_guard_asks.place(&p.path)) || !p.path) return;
-  if (k->nplace == k->cap) {
-    uint32_t cap = k->cap ? 2 * k->cap : 64;
-    CostPlace *more = mg_realloc(k->place, cap * sizeof *more);
-    if (!more) return;
-    k->place = more;
-    k->cap = cap;
-  }
+  if (k->nplace == k->cap && !mg_grow(&k->place, &k->cap, sizeof *k->place, 64)) return;
   k->place[k->nplace] = p;
   if (mg_map_put(&k->by_op, cost_key(op), k->nplace) == MG_OK) k->nplace++;
 }

@@ -45,15 +45,11 @@ SrcRef mg_source(MgGuards *g, MgSrcKind kind, SrcRef parent, int32_t idx, PyObje
     if (s->kind == kind && s->parent == parent && s->idx == idx && s->key == key) return at;
   }
   if (g->nsrc == g->cap_src) {
-    uint32_t cap = g->cap_src ? g->cap_src * 2 : 32;
-    MgSrc *p = mg_realloc(g->src, cap * sizeof *p);
-    if (!p) {
+    if (!mg_grow(&g->src, &g->cap_src, sizeof *g->src, 32)) {
       g->failed = true;
       return 0;
     }
-    if (!g->nsrc) p[g->nsrc++] = (MgSrc){0}; /* SrcRef 0 is "none" */
-    g->src = p;
-    g->cap_src = cap;
+    if (!g->nsrc) g->src[g->nsrc++] = (MgSrc){0}; /* SrcRef 0 is "none" */
   }
   SrcRef ref = g->nsrc++;
   if (kind == SRC_pinned) mg_guards_hold(g, key);

@@ -32,13 +32,7 @@ const void *mg_transient_kind(PyObject *module) {
 void mg_transient_part(MgParted *p, const MgGuards *g) {
   for (uint32_t i = 0; i < g->nwatch_class && i < (uint32_t)PyList_GET_SIZE(g->watch); i++) {
     if (!g->watch_class[i] || p->n >= MG_TUNE_TRANSIENT_WATCHED) continue;
-    if (p->n == p->cap) {
-      uint32_t cap = p->cap ? 2 * p->cap : 8;
-      struct MgPartedRef *v = mg_realloc(p->v, sizeof *v * cap);
-      if (!v) return;
-      p->v = v;
-      p->cap = cap;
-    }
+    if (p->n == p->cap && !mg_grow(&p->v, &p->cap, sizeof *p->v, 8)) return;
     p->v[p->n++] = (struct MgPartedRef){Py_NewRef(PyList_GET_ITEM(g->watch, i)), g->watch_class[i]};
   }
 }

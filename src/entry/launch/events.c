@@ -38,13 +38,7 @@ static Place *place_find(MgPlaceKind kind, PyCodeObject *co, int unit, int line)
   uint64_t key = mg_hash_u64((uint64_t)(uintptr_t)co + (uint64_t)unit * 8 + kind) | 2;
   uint32_t i = mg_map_get(&places_index, key);
   if (i != MG_MAP_NONE) return &places[i];
-  if (nplace == places_cap) {
-    uint32_t cap = places_cap ? 2 * places_cap : 32;
-    Place *p = mg_realloc(places, cap * sizeof *p);
-    if (!p) return NULL;
-    places = p;
-    places_cap = cap;
-  }
+  if (nplace == places_cap && !mg_grow(&places, &places_cap, sizeof *places, 32)) return NULL;
   if (mg_map_put(&places_index, key, nplace) != MG_OK) return NULL;
   places[nplace] = (Place){.code = (PyCodeObject *)Py_NewRef(co), .unit = unit, .line = line, .kind = kind};
   return &places[nplace++];

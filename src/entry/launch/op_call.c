@@ -400,13 +400,8 @@ static int nodecall_seeds(const MgNode *n) {
 
 static MgRc calltable_add(void *self, MgGraph *g, NodeRef n, uint32_t *id) {
   CallTable *t = self;
-  if (t->n == t->cap) {
-    uint32_t cap = t->cap ? t->cap * 2 : 8;
-    MgNodeCall **p = mg_realloc(t->call, cap * sizeof *p);
-    if (!p) return mg_fail(g->c, MG_NOMEM, "out of memory");
-    t->call = p;
-    t->cap = cap;
-  }
+  if (t->n == t->cap && !mg_grow(&t->call, &t->cap, sizeof *t->call, 8))
+    return mg_fail(g->c, MG_NOMEM, "out of memory");
   PyGILState_STATE gil = PyGILState_Ensure();
   MgNodeCall *c = mg_nodecall_new(g, n, t->objs);
   if (c && nodecall_on_copies(c, mg_node(g, n))) {

@@ -127,13 +127,8 @@ static void cache_sweep(MgSite *s) {
 
 static MgBucket *cache_add_bucket(MgSite *s, const void *key) {
   if (s->nbucket >= MG_TUNE_BUCKETS && s->nbucket == s->cap) cache_sweep(s);
-  if (s->nbucket == s->cap) {
-    uint32_t cap = s->cap ? 2 * s->cap : 2;
-    MgBucket **p = mg_realloc(s->bucket, sizeof *p * cap);
-    if (!p) return (MgBucket *)PyErr_NoMemory();
-    s->bucket = p;
-    s->cap = cap;
-  }
+  if (s->nbucket == s->cap && !mg_grow(&s->bucket, &s->cap, sizeof *s->bucket, 2))
+    return (MgBucket *)PyErr_NoMemory();
   MgBucket *b = mg_calloc(1, sizeof *b);
   if (!b || (key && mg_map_putp(&s->by_key, key, s->nbucket) != MG_OK)) {
     free(b);

@@ -132,13 +132,7 @@ static void sizes_drop(MgExecSizes *s, uint32_t i) {
 
 static bool sizes_room(MgExecSizes *s) {
   if (s->nat == MG_TUNE_SIZES_KEPT) sizes_drop(s, sizes_oldest(s, false));
-  if (s->nat < s->cap) return true;
-  uint32_t cap = s->cap ? 2 * s->cap : 8;
-  MgExecAt **p = mg_realloc(s->at, cap * sizeof *p);
-  if (!p) return false;
-  s->at = p;
-  s->cap = cap;
-  return true;
+  return s->nat < s->cap || mg_grow(&s->at, &s->cap, sizeof *s->at, 8);
 }
 
 /* The assignment env, made when it is new; NULL: out of memory. */

@@ -199,13 +199,7 @@ static const MgFrontOp *frontop_new(PyObject *func) {
   fo->plain = true;
   for (int i = 0; i < fo->op->nret; i++)
     if (fo->op->ret_kind[i] != AK_tensor && fo->op->ret_kind[i] != AK_tensor_list) fo->plain = false;
-  if (frontop_n == frontop_cap) {
-    uint32_t cap = frontop_cap ? frontop_cap * 2 : 256;
-    void *p = mg_realloc(frontop_all, cap * sizeof *frontop_all);
-    if (!p) goto nomem;
-    frontop_all = p;
-    frontop_cap = cap;
-  }
+  if (frontop_n == frontop_cap && !mg_grow(&frontop_all, &frontop_cap, sizeof *frontop_all, 256)) goto nomem;
   if (mg_map_putp(&frontop_by_obj, func, frontop_n) || mg_map_put(&frontop_by_op, fo->op->id + 2, frontop_n))
     goto nomem;
   frontop_all[frontop_n++] = fo;

@@ -407,13 +407,7 @@ static const MgOp *op_intern(MgCtx *c, const char *schema, uint32_t row) {
       if (!op_same_signature(o, r)) row = TOP_extern;
     }
   }
-  if (ops.n == ops.cap) {
-    uint32_t cap = ops.cap ? ops.cap * 2 : 256;
-    MgOp **p = mg_realloc(ops.op, cap * sizeof *p);
-    if (!p) goto nomem;
-    ops.op = p;
-    ops.cap = cap;
-  }
+  if (ops.n == ops.cap && !mg_grow(&ops.op, &ops.cap, sizeof *ops.op, 256)) goto nomem;
   o->code = row;
   o->id = ops.n;
   bool fresh = mg_map_get(&ops.name, op_hash(o->full)) == MG_MAP_NONE;

@@ -55,15 +55,9 @@ PyObject *mg_older_orig(PyObject *seen) {
 
 int mg_older_add(PyObject *orig, PyObject *seen, SrcRef src, MgOlderKind kind) {
   MgIdent *d = mg_rec->ident;
-  if (d->n == d->cap) {
-    uint32_t cap = d->cap ? d->cap * 2 : 64;
-    MgOlder *v = mg_realloc(d->v, sizeof *v * cap);
-    if (!v) {
-      PyErr_NoMemory();
-      return -1;
-    }
-    d->v = v;
-    d->cap = cap;
+  if (d->n == d->cap && !mg_grow(&d->v, &d->cap, sizeof *d->v, 64)) {
+    PyErr_NoMemory();
+    return -1;
   }
   if (mg_map_putp(&d->by_orig, orig, d->n) != MG_OK || mg_map_putp(&d->by_seen, seen, d->n) != MG_OK) {
     PyErr_NoMemory();

@@ -524,17 +524,9 @@ void mg_metainfer_reset(void) {
 /* Keeps an entry (takes over its memory, on failure too). */
 static void metainfer_keep(uint64_t hash, MetaEntry e) {
   if (metainfer_n >= METAINFER_MAX) mg_metainfer_reset();
-  if (metainfer_n == metainfer_cap) {
-    uint32_t cap = metainfer_cap ? metainfer_cap * 2 : 128;
-    void *p = mg_realloc(metainfer_entry, cap * sizeof *metainfer_entry);
-    if (!p) {
-      metainfer_entry_free(&e);
-      return;
-    }
-    metainfer_entry = p;
-    metainfer_cap = cap;
-  }
-  if (mg_map_put(&metainfer_map, hash, metainfer_n)) {
+  bool room =
+      metainfer_n < metainfer_cap || mg_grow(&metainfer_entry, &metainfer_cap, sizeof *metainfer_entry, 128);
+  if (!room || mg_map_put(&metainfer_map, hash, metainfer_n)) {
     metainfer_entry_free(&e);
     return;
   }

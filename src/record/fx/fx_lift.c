@@ -10,13 +10,8 @@ static uint32_t region_lift(MgCapture *cap, PyObject *o) {
   uint32_t outer = mg_map_getp(&f->outer->by_node, o);
   for (uint32_t i = 0; i < f->nlift; i++)
     if (f->lift[i].outer == outer) return f->lift[i].number;
-  if (f->nlift == f->cap_lift) {
-    uint32_t n = f->cap_lift ? f->cap_lift * 2 : 16;
-    void *p = mg_realloc(f->lift, n * sizeof *f->lift);
-    if (!p) return PyErr_NoMemory(), 0;
-    f->lift = p;
-    f->cap_lift = n;
-  }
+  if (f->nlift == f->cap_lift && !mg_grow(&f->lift, &f->cap_lift, sizeof *f->lift, 16))
+    return PyErr_NoMemory(), 0;
   PyObject *name = PyObject_GetAttrString(o, "name"), *none = name ? PyTuple_New(0) : NULL;
   uint32_t number = none ? mg_fx_node(cap, "placeholder", name, none, NULL) : 0;
   Py_XDECREF(name);

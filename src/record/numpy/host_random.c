@@ -189,13 +189,8 @@ static int draw_arguments(const MgCall *c, Py_ssize_t first, PyObject **args, Py
 }
 
 static MgDraw *draw_add(MgGuards *g) {
-  if (g->ndraw == g->cap_draw) {
-    uint32_t cap = g->cap_draw ? g->cap_draw * 2 : 8;
-    MgDraw *p = mg_realloc(g->draw, cap * sizeof *p);
-    if (!p) return PyErr_NoMemory(), NULL;
-    g->draw = p;
-    g->cap_draw = cap;
-  }
+  if (g->ndraw == g->cap_draw && !mg_grow(&g->draw, &g->cap_draw, sizeof *g->draw, 8))
+    return PyErr_NoMemory(), NULL;
   return &g->draw[g->ndraw++];
 }
 

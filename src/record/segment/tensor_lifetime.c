@@ -34,13 +34,7 @@ static void symsize_guard(MgCapture *cap, int op, SymRef a, SymRef b, bool yes) 
 /* Equal by a guard; a note that is lost for want of memory only makes slower code. */
 static void symsize_note(MgCapture *cap, SymRef a, SymRef b) {
   MgSymSizes *s = &cap->sizes;
-  if (s->nequal == s->cap_equal) {
-    uint32_t n = s->cap_equal ? 2 * s->cap_equal : 16;
-    MgSymEqual *p = mg_realloc(s->equal, n * sizeof *p);
-    if (!p) return;
-    s->equal = p;
-    s->cap_equal = n;
-  }
+  if (s->nequal == s->cap_equal && !mg_grow(&s->equal, &s->cap_equal, sizeof *s->equal, 16)) return;
   s->equal[s->nequal++] = (MgSymEqual){a, b};
 }
 

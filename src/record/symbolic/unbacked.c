@@ -211,13 +211,8 @@ void mg_data_narrow(MgCapture *cap, int op, SymRef a, SymRef b) {
 static void data_learn(MgCapture *cap, int op, SymRef a, SymRef b) {
   MgSymSizes *s = &cap->sizes;
   mg_data_narrow(cap, op, a, b);
-  if (s->nfact == s->cap_fact) {
-    uint32_t n = s->cap_fact ? 2 * s->cap_fact : 16;
-    MgSizeFact *p = mg_realloc(s->fact, n * sizeof *p);
-    if (!p) return; /* less is known */
-    s->fact = p;
-    s->cap_fact = n;
-  }
+  if (s->nfact == s->cap_fact && !mg_grow(&s->fact, &s->cap_fact, sizeof *s->fact, 16))
+    return; /* less is known */
   s->fact[s->nfact++] = (MgSizeFact){op, a, b};
 }
 

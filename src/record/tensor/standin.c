@@ -342,13 +342,8 @@ static bool standin_lazy_bit(PyObject *tensor, bool complex) {
 
 /* Room for one more input.  -1 with an exception. */
 static int standin_grow_inputs(MgCapture *cap) {
-  if (cap->ninput < cap->cap_input) return 0;
-  uint32_t n = cap->cap_input ? cap->cap_input * 2 : 32;
-  void *p = mg_realloc(cap->input, n * sizeof *cap->input);
-  if (!p) return PyErr_NoMemory(), -1;
-  cap->input = p;
-  cap->cap_input = n;
-  return 0;
+  if (cap->ninput < cap->cap_input || mg_grow(&cap->input, &cap->cap_input, sizeof *cap->input, 32)) return 0;
+  return PyErr_NoMemory(), -1;
 }
 
 int mg_standin_add_tangent(MgCapture *cap, ValRef val) {

@@ -82,15 +82,8 @@ static bool perf_begin(void) {
 
 void mg_perf_loaded(const void *fn, size_t bytes) {
   mg_fork_lock(MG_LOCK_perf);
-  if (perf_count == perf_cap) {
-    uint32_t cap = perf_cap ? 2 * perf_cap : 64;
-    PerfFunction *p = mg_realloc(perf_function, cap * sizeof *p);
-    if (p) {
-      perf_function = p;
-      perf_cap = cap;
-    }
-  }
-  if (perf_count < perf_cap) perf_function[perf_count++] = (PerfFunction){(uintptr_t)fn, bytes, NULL};
+  if (perf_count < perf_cap || mg_grow(&perf_function, &perf_cap, sizeof *perf_function, 64))
+    perf_function[perf_count++] = (PerfFunction){(uintptr_t)fn, bytes, NULL};
   mg_fork_unlock(MG_LOCK_perf);
 }
 

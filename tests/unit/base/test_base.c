@@ -7,6 +7,7 @@
 #include "base/table.h"
 #include "check.h"
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void test_arena(void) {
@@ -20,6 +21,19 @@ static void test_arena(void) {
   CHECK(!mg_ctx_alloc(&c, SIZE_MAX) && c.rc == MG_NOMEM);
   CHECK(mg_fail(&c, MG_BUG, "later") == MG_BUG && c.rc == MG_NOMEM); /* the first error wins */
   mg_ctx_free(&c);
+}
+
+/* An array grows by doubling; where memory runs out, it and its size stay. */
+static void test_grow(void) {
+  uint32_t *a = NULL, cap = 0;
+  for (uint32_t n = 0; n < 100; a[n] = n, n++)
+    if (n == cap) CHECK(mg_grow(&a, &cap, sizeof *a, 3));
+  CHECK(cap == 192 && a[0] == 0 && a[99] == 99);
+  const uint32_t *before = a;
+  mg_fault_set(1);
+  CHECK(!mg_grow(&a, &cap, sizeof *a, 3) && cap == 192 && a == before);
+  mg_fault_set(0);
+  free(a);
 }
 
 static void test_strbuf(void) {
@@ -118,6 +132,7 @@ static void test_pack_again(void) {
 int main(void) {
   test_pack_again();
   test_arena();
+  test_grow();
   test_strbuf();
   test_map();
   test_log();
