@@ -22,7 +22,21 @@ import sys
 import tokenize
 from collections.abc import Iterator
 
-ROOMS = ("base", "ir", "middle", "back", "runtime", "driver", "host", "entry", "record", "frame", "api")
+ROOMS = (
+    "base",
+    "ir",
+    "cuda",
+    "middle",
+    "back",
+    "ptx",
+    "runtime",
+    "driver",
+    "host",
+    "entry",
+    "record",
+    "frame",
+    "api",
+)
 FOLDERS = ("src", "python", "tests", "tools", "bench", "docs", "requirements")
 C = (".c", ".h", ".def")
 EXTENSIONS = "c|h|def|py|pyi|md|mg|toml|sh|yml"

@@ -31,7 +31,21 @@ WORDS = 25
 LINES = 150
 QUESTIONS = 20
 SHOWN = 10  # warnings
-ROOMS = ("base", "ir", "middle", "back", "runtime", "driver", "host", "entry", "record", "frame", "api")
+ROOMS = (
+    "base",
+    "ir",
+    "cuda",
+    "middle",
+    "back",
+    "ptx",
+    "runtime",
+    "driver",
+    "host",
+    "entry",
+    "record",
+    "frame",
+    "api",
+)
 TOP = ("src", "python", "tests", "bench", "tools", "docs", "requirements", ".ci")
 SOURCE = (".c", ".h", ".def")
 FILES = (*SOURCE, ".py", ".md", ".sh", ".txt", ".toml", ".yml", ".mg")

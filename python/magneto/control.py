@@ -252,7 +252,8 @@ def mark_dynamic(
         index: a dimension, or several.  Negative ones count from the end.
         hint_override: has no effect.
         min: the least size; the compiler relies on it.
-            A size outside of the bounds is a ConstraintViolationError.
+            A marked size outside of the bounds is a ConstraintViolationError.
+            A size outside of the bounds that is not marked is a recompile.
         max: the greatest size.
         specialize_on: has no effect.
 

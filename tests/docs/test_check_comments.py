@@ -35,6 +35,8 @@ WRONG = [
     ("see tree.c", "tree.c"),
     ("see ir/tree.h", "ir/tree.h"),
     ("the files of ir/tree", "ir/tree"),
+    ("as cuda/tree does", "cuda/tree"),
+    ("as ptx/tree does", "ptx/tree"),
     ("tests/ir/test_tree.py has it", "tests/ir/test_tree.py"),
 ]
 
