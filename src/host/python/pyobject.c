@@ -252,6 +252,26 @@ bool mg_date_is(PyObject *o) {
   return !zone || zone == PyDateTime_TimeZone_UTC;
 }
 
+PyObject *mg_date_copy(PyObject *o) {
+  const PyDateTime_CAPI *api = PyDateTimeAPI;
+  PyObject *zone = date_zone(o);
+  if (!zone) zone = Py_None;
+  if (PyDelta_Check(o)) {
+    const PyDateTime_Delta *x = (PyDateTime_Delta *)o;
+    return api->Delta_FromDelta(x->days, x->seconds, x->microseconds, 0, api->DeltaType);
+  }
+  if (PyTime_CheckExact(o))
+    return api->Time_FromTimeAndFold(PyDateTime_TIME_GET_HOUR(o), PyDateTime_TIME_GET_MINUTE(o),
+                                     PyDateTime_TIME_GET_SECOND(o), PyDateTime_TIME_GET_MICROSECOND(o), zone,
+                                     PyDateTime_TIME_GET_FOLD(o), api->TimeType);
+  int year = PyDateTime_GET_YEAR(o), month = PyDateTime_GET_MONTH(o), day = PyDateTime_GET_DAY(o);
+  if (PyDate_CheckExact(o)) return api->Date_FromDate(year, month, day, api->DateType);
+  return api->DateTime_FromDateAndTimeAndFold(year, month, day, PyDateTime_DATE_GET_HOUR(o),
+                                              PyDateTime_DATE_GET_MINUTE(o), PyDateTime_DATE_GET_SECOND(o),
+                                              PyDateTime_DATE_GET_MICROSECOND(o), zone,
+                                              PyDateTime_DATE_GET_FOLD(o), api->DateTimeType);
+}
+
 bool mg_date_same(PyObject *a, PyObject *b) {
   if (PyDelta_Check(a)) {
     const PyDateTime_Delta *x = (PyDateTime_Delta *)a, *y = (PyDateTime_Delta *)b;

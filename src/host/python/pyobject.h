@@ -79,6 +79,7 @@ bool mg_generator_cleans_up(PyObject *gen);
  */
 int mg_date_init(void); /* -1 with an exception */
 bool mg_date_is(PyObject *o);
+PyObject *mg_date_copy(PyObject *o); /* another object with the same fields, new */
 bool mg_date_same(PyObject *a,
                   PyObject *b); /* of one class: the same fields, `fold` as well, which == leaves out */
 #endif

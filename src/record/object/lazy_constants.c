@@ -1,14 +1,12 @@
-/* In: numbers and strings that the recording loads from a path.  Out: guards, by value for what the program
- * has looked at, by
- * class for what it only passed on (stored, returned, handed to a function that does nothing with it):
- * another value is then no recompile, and the snapshot loads it from its path.
- * The recording sees a copy of such an object, which has an identity of its own, for small ints
- * and short strings are shared.
- * Invariant: whatever may look at one is preceded by mg_unread_before, _call or _all.  Instructions that only
- * move their operands are listed here, everything else looks at them, and at what is in containers among
- * them.  Only instructions that load make such copies, so that none appears behind the back of C code that
- * was looked after already. Containers of C other than exact lists, tuples and dicts are not searched: with
- * one of them all are taken as read. */
+/* In: numbers, strings and dates that the recording loads from a path.  Out: guards, by value for what the
+ * program has looked at, by class for what it only passed on (stored, returned, handed to a function that
+ * does nothing with it): another value is then no recompile, and the snapshot loads it from its path. The
+ * recording sees a copy of such an object, which has an identity of its own, for small ints and short strings
+ * are shared. Invariant: whatever may look at one is preceded by mg_unread_before, _call or _all.
+ * Instructions that only move their operands are listed here, everything else looks at them, and at what is
+ * in containers among them.  Only instructions that load make such copies, so that none appears behind the
+ * back of C code that was looked after already. Containers of C other than exact lists, tuples and dicts are
+ * not searched: with one of them all are taken as read. */
 #include "record/object/lazy_constants.h"
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +29,7 @@
 #include "tuning.h"
 
 static bool unread_scalar(PyObject *o) {
-  return PyUnicode_CheckExact(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o);
+  return PyUnicode_CheckExact(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || mg_date_is(o);
 }
 
 static MgUnread *unread_find(PyObject *o) {
@@ -45,6 +43,7 @@ static MgUnread *unread_find(PyObject *o) {
 static PyObject *unread_copy(PyObject *v) {
   if (PyFloat_CheckExact(v)) return PyFloat_FromDouble(PyFloat_AS_DOUBLE(v));
   if (PyLong_CheckExact(v)) return mg_pyframe_copy_int(v);
+  if (mg_date_is(v)) return mg_date_copy(v);
   Py_ssize_t n = PyUnicode_CheckExact(v) ? PyUnicode_GET_LENGTH(v) : 0;
   PyObject *c = n ? PyUnicode_New(n, PyUnicode_MAX_CHAR_VALUE(v)) : NULL;
   if (c && PyUnicode_CopyCharacters(c, 0, v, 0, n) < 0) Py_CLEAR(c);

@@ -76,6 +76,37 @@ def test_dates_are_guarded_by_their_fields(values):
     assert_counts(before, graphs=0, recompiles=0)
 
 
+NOW = datetime.datetime(2020, 1, 2, 3, 4, 5, 6, tzinfo=UTC, fold=1)
+
+
+@pytest.mark.parametrize(
+    "value", [NOW, NOW.date(), NOW.time(), datetime.timedelta(1)], ids=lambda v: type(v).__name__
+)
+def test_a_date_that_is_only_passed_on_is_not_guarded(value):
+    def f(x, d):
+        return x + 1, d, {"when": d}
+
+    g, x = magneto.compile(f), torch.ones(2)
+    got = [g(x, value), g(x, type(value)(1, 2, 3)), g(x, type(value).min)]
+    assert_counts(graphs=1, recompiles=0)
+    assert got[0][1] is value and got[0][2]["when"] is value
+    assert [r[1] for r in got] == [value, type(value)(1, 2, 3), type(value).min]
+
+
+def test_the_clock_is_read_in_each_call():
+    """A timestamp beside a result: one graph, although each call has another one."""
+
+    def f(x):
+        began = datetime.datetime.now()
+        y = x.sin()
+        return y, began, datetime.datetime.now() - began
+
+    g, x = magneto.compile(f), torch.ones(2)
+    times = [g(x)[1] for _ in range(12)]
+    assert_counts(graphs=1, recompiles=None)
+    assert times == sorted(set(times))
+
+
 def test_a_difference_of_other_dates_is_another_value():
     def f(x, a, b):
         return x * (b - a).days
