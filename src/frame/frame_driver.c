@@ -29,6 +29,7 @@
 #include "host/python/decode.h"
 #include "host/python/hook_mode.h"
 #include "host/python/interrupt.h"
+#include "host/python/names.h"
 #include "results.h"
 #include "host/python/trace_rules.h"
 #include "record/bytecode/eval_loop.h"
@@ -449,6 +450,9 @@ static DriveFound drive_find_new(MgDrive *d, DriveLook *k) {
   case VERDICT_eager: return drive_answer(k, DRIVE_eager);
   case VERDICT_fail: return drive_answer(k, DRIVE_fail);
   }
+  for (MgSegmentAt *u = d->at.up; u; u = u->up)
+    if (u->info->dyn && mg_dynfloat_hand_on(&d->at.info->dyn, u->info->dyn))
+      return drive_answer(k, DRIVE_fail);
   d->at.transient = mg_cache_transient(k->site);
   int rc = d->at.cfg->backend ? drive_find_peers(d, k->site, &k->slots) : 0;
   bool sizes = !d->at.cfg->backend && drive_sizes_differ(k->b, &k->slots);
@@ -580,12 +584,44 @@ static bool drive_unpacks(const MgDrive *d, int unit) {
   return o && (PyTuple_CheckExact(o) || PyList_CheckExact(o)) && Py_SIZE(o) == in->arg;
 }
 
+/* The container that the instruction in has just loaded onto the value stack, borrowed; else NULL. */
+static PyObject *drive_loaded_container(const MgDrive *d, const MgInstr *in) {
+  int top = mg_pyframe_stacktop(d->at.f);
+  bool loads =
+      in->op == BC_LOAD_FAST || in->op == BC_LOAD_GLOBAL || in->op == BC_LOAD_DEREF || in->op == BC_LOAD_ATTR;
+  PyObject *o = loads && top > d->at.v.code->co_nlocalsplus ? d->at.v.slot[top - 1] : NULL;
+  return o && (PyList_Check(o) || PyDict_Check(o) || Py_TYPE(o) == mg_torch.deque) ? o : NULL;
+}
+
+static MgLoopEnd drive_execute(MgDrive *d, MgLoop *l, int n) {
+  MgOuter at = {.stop_at = n, .descend = -1, .exc_n = -1};
+  return mg_loop_run(l, d->at.ts, d->at.f, d->at.code, &at, true, 0);
+}
+
+/* Was loading a container what ended the segment?  Then what uses it would end the next one: executes on
+ * until it is off the value stack. */
+static MgLoopEnd drive_use_container(MgDrive *d, MgLoop *l) {
+  PyObject *o = Py_XNewRef(drive_loaded_container(d, l->in));
+  int bottom = mg_pyframe_stacktop(d->at.f) - 1;
+  bool there = o != NULL;
+  MgLoopEnd end = LOOP_stop;
+  for (int i = 0; there && end == LOOP_stop && i < MG_TUNE_CONTAINER_USE; i++) {
+    if (d->at.code->instr[l->unit].target >= 0) break; /* a jump */
+    end = drive_execute(d, l, 1);
+    there = false;
+    for (int k = bottom; end == LOOP_stop && k < mg_pyframe_stacktop(d->at.f); k++)
+      there |= d->at.v.slot[k] == o;
+  }
+  Py_XDECREF(o);
+  return end;
+}
+
 /* Executes nplain instructions, and those that put away their result. */
 static MgLoopEnd drive_step(MgDrive *d, MgLoop *l, int nplain) {
   MgLoopEnd end;
   do {
-    MgOuter at = {.stop_at = nplain, .descend = -1, .exc_n = -1};
-    end = mg_loop_run(l, d->at.ts, d->at.f, d->at.code, &at, true, 0);
+    end = drive_execute(d, l, nplain);
+    if (end == LOOP_stop && !mg_force_break) end = drive_use_container(d, l);
     nplain = 1;
   } while (end == LOOP_stop && !mg_force_break &&
            (mg_loop_settles(d->at.code, l->unit) || drive_unpacks(d, l->unit)));

@@ -3,6 +3,7 @@
 #include "entry/guard/automatic_dynamic.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include "base/strbuf.h"
 #include "entry/guard/guard_add.h"
 #include "entry/guard/guard_check.h"
@@ -128,12 +129,52 @@ static int dynfloat_note_list(PyObject **known, PyObject *list, PyObject *was) {
   return rc;
 }
 
+static PyObject *dynfloat_container_name(const MgGuards *g, SrcRef src, PyObject *container) {
+  bool pinned = !src || g->src[src].kind == SRC_pinned;
+  return pinned ? dynfloat_pinned_name(container) : mg_dynfloat_name(g, src);
+}
+
 PyObject *mg_dynfloat_keys_name(const MgGuards *g, SrcRef src, PyObject *dict) {
-  PyObject *of =
-      !src || g->src[src].kind == SRC_pinned ? dynfloat_pinned_name(dict) : mg_dynfloat_name(g, src);
+  PyObject *of = dynfloat_container_name(g, src, dict);
   PyObject *n = of ? PyUnicode_FromFormat("%U keys", of) : NULL;
   Py_XDECREF(of);
   return n;
+}
+
+/* The container of this name has had more than i lengths. */
+static PyObject *dynfloat_lengths_name(PyObject *of, int i) {
+  return of ? PyUnicode_FromFormat("%U lengths %d", of, i) : NULL;
+}
+
+PyObject *mg_dynfloat_lengths_name(const MgGuards *g, SrcRef src, PyObject *container) {
+  PyObject *of = dynfloat_container_name(g, src, container);
+  PyObject *n = dynfloat_lengths_name(of, MG_TUNE_LENGTHS - 1);
+  Py_XDECREF(of);
+  return n;
+}
+
+/* 1: the name was not known yet; 0: it was; -1 with an exception.  Steals name. */
+static int dynfloat_add_new(PyObject **known, PyObject *name) {
+  int had = !name ? -1 : *known ? PySet_Contains(*known, name) : 0;
+  int rc = had ? had : dynfloat_add(known, name);
+  Py_XDECREF(name);
+  return rc < 0 ? -1 : !rc;
+}
+
+/* A list, deque or dict held `was` items, and holds more or less now.  Each length counts once. */
+static int dynfloat_note_length(PyObject **known, const MgGuards *g, SrcRef src, PyObject *now,
+                                Py_ssize_t was) {
+  bool list = now && (PyList_Check(now) || Py_TYPE(now) == mg_torch.deque);
+  Py_ssize_t n = list ? Py_SIZE(now) : now && PyDict_Check(now) ? PyDict_GET_SIZE(now) : was;
+  if (n == was) return 0;
+  PyObject *of = dynfloat_container_name(g, src, now);
+  int added = dynfloat_add_new(known, of ? PyUnicode_FromFormat("%U length %zd", of, was) : NULL);
+  for (int i = 0; added > 0 && i < MG_TUNE_LENGTHS; i++) {
+    int next = dynfloat_add_new(known, dynfloat_lengths_name(of, i));
+    if (next) added = next < 0 ? -1 : 0;
+  }
+  Py_XDECREF(of);
+  return added < 0 ? -1 : 0;
 }
 
 /* Ints are the only difference between the keys of a dict and those that an entry was made for. */
@@ -189,6 +230,19 @@ static bool dynfloat_led_astray(const Lost *l, const MgSrc *s) {
   return l->at[s->parent] == SOURCE_LOST || (s->kind == SRC_key_of && l->at[s->idx] == SOURCE_LOST);
 }
 
+/* The guard did not hold: because a container has another length? */
+static int dynfloat_learn_length(PyObject **known, const MgGuards *g, const MgGuardOp *op, PyObject **vals) {
+  switch (op->kind) {
+  case GK_keys:
+  case GK_order: return dynfloat_note_length(known, g, op->src, vals[op->src], PyTuple_GET_SIZE(op->o));
+  case GK_length:
+  case GK_deque: return dynfloat_note_length(known, g, op->src, vals[op->src], (Py_ssize_t)op->u.i);
+  case GK_list_is:
+  case GK_deque_is: return dynfloat_note_length(known, g, 0, op->o, PyTuple_GET_SIZE(op->u.want));
+  default: return 0;
+  }
+}
+
 static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlots *s, PyObject **vals,
                                 Lost *lost) {
   bool asked = false; /* an answer about a number in a tensor is another */
@@ -205,6 +259,7 @@ static int dynfloat_learn_paths(PyObject **known, const MgGuards *g, const MgSlo
       continue;
     bool keys = op->kind == GK_keys || op->kind == GK_order;
     if (keys && dynfloat_note_keys(known, g, op->src, vals[op->src], op->o)) return -1;
+    if (dynfloat_learn_length(known, g, op, vals)) return -1;
     if (dynfloat_grown(op)) {
       grown = true;
       dynfloat_lose(lost, op->src);
@@ -260,7 +315,10 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
       rc = dynfloat_add_named(known, mg_symsize_seen_name(g, g->op[i].src));
   for (uint32_t i = 0; i < g->ndict && !rc; i++) {
     const MgDictGuard *d = &g->dict[i];
-    if (d->all && mg_dict_guard_lives(d)) rc = dynfloat_note_keys(known, g, 0, d->dict, d->order);
+    if (d->all && mg_dict_guard_lives(d)) {
+      rc = dynfloat_note_keys(known, g, 0, d->dict, d->order);
+      if (!rc) rc = dynfloat_note_length(known, g, 0, d->dict, PyTuple_GET_SIZE(d->order));
+    }
     for (int k = 0; k < d->n && !rc && mg_dict_guard_lives(d); k++)
       rc = dynfloat_learn_key(known, d->dict, d->key[k], d->val[k],
                               PyDict_GetItemWithError(d->dict, d->key[k]));
@@ -272,6 +330,18 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s) {
                               _PyType_Lookup(t->type, t->name[k]));
   }
   return rc;
+}
+
+int mg_dynfloat_hand_on(PyObject **known, PyObject *from) {
+  PyObject *it = *known == from ? NULL : PyObject_GetIter(from), *name;
+  int rc = 0;
+  while (it && !rc && (name = PyIter_Next(it))) {
+    const char *text = PyUnicode_AsUTF8(name);
+    if (!text || !strncmp(text, "0x", 2)) rc = text ? dynfloat_add(known, name) : -1;
+    Py_DECREF(name);
+  }
+  Py_XDECREF(it);
+  return rc || PyErr_Occurred() ? -1 : 0;
 }
 
 bool mg_symsize_config(const char *name, bool dflt) {

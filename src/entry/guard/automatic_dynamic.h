@@ -19,9 +19,14 @@ int mg_dynfloat_init(void);
 /* An entry did not fit: adds the places of numbers that are others now to *known (a
  * set; NULL: made when needed). */
 int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s);
+/* Adds what `from` knows of objects by their addresses, which is true in other code as well.  -1 with an
+ * exception. */
+int mg_dynfloat_hand_on(PyObject **known, PyObject *from);
 PyObject *mg_dynfloat_name(const MgGuards *g, SrcRef src);
 /* "the keys of this dict": by its source, or by itself when src is 0 or pinned. */
 PyObject *mg_dynfloat_keys_name(const MgGuards *g, SrcRef src, PyObject *dict);
+/* "this container has come to hold another number of items, often": the same. */
+PyObject *mg_dynfloat_lengths_name(const MgGuards *g, SrcRef src, PyObject *container);
 bool mg_dynfloat_is_number(PyObject *o);
 bool mg_dynfloat_has_parts(PyObject *o);  /* a tuple or slice, whose parts are numbers of their own */
 bool mg_dynfloat_may_change(PyObject *o); /* a number, a string, or what has parts, which may be some */

@@ -189,6 +189,10 @@ static int olderdict_copy(uint32_t at, PyObject *keys, PyObject *read) {
     if (mg_guard_key_moves(v, PyTuple_GET_ITEM(keys, i)))
       src = d->v[at].src = mg_source(mg_rec->guards, SRC_pinned, 0, 0, v);
   if (mg_dynfloat_keys(src, v, keys)) return olderdict_copy_moving(at, keys, read);
+  if (mg_dynfloat_length(src, v)) {
+    mg_rec_break(BK_length, "a dict whose length changes");
+    return -1;
+  }
   if (src) {
     mg_guard_add(mg_rec->guards, GK_type, src, (PyObject *)Py_TYPE(v), 0);
     mg_guard_add(mg_rec->guards, PyODict_Check(v) ? GK_order : GK_keys, src, keys, 0);

@@ -16,6 +16,7 @@
 #include "record/core/loop.h"
 #include "record/core/recording.h"
 #include "record/object/wrap.h"
+#include "record/symbolic/dynamic_sources.h"
 
 static bool olderlist_appended(const MgLoop *l, const MgInstr *in) {
   return in->op == BC_LOAD_METHOD && !PyUnicode_CompareWithASCIIString(CO_NAME(in->arg), "append");
@@ -28,9 +29,17 @@ bool mg_olderlist_lazy(PyObject *seen) {
   return e && e->read;
 }
 
+/* Its length is another one in each call, and is asked for. */
+static bool olderlist_varies(const MgOlder *e) {
+  if (!mg_dynfloat_length(e->src, e->orig)) return false;
+  mg_rec_break(BK_length, "a %s whose length changes", Py_TYPE(e->orig)->tp_name);
+  return true;
+}
+
 /* Wraps the items of the entry at into its copy, before those that it has. */
 static int olderlist_copy(uint32_t at) {
   MgIdent *d = mg_rec->ident;
+  if (olderlist_varies(&d->v[at])) return -1;
   PyObject *v = d->v[at].orig, *c = d->v[at].seen, *was = PyList_AsTuple(v),
            *tail = PyList_GetSlice(c, 0, PY_SSIZE_T_MAX);
   MgGuards *g = mg_rec->guards;
@@ -56,6 +65,7 @@ static int olderlist_copy(uint32_t at) {
 /* The same for a deque. */
 static int olderdeque_copy(uint32_t at, PyObject *max) {
   MgIdent *d = mg_rec->ident;
+  if (olderlist_varies(&d->v[at])) return -1;
   PyObject *v = d->v[at].orig, *c = d->v[at].seen, *was = PySequence_Tuple(v), *tail = PySequence_Tuple(c),
            *r;
   SrcRef src = d->v[at].src;

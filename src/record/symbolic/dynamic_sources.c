@@ -117,6 +117,11 @@ bool mg_dynfloat_keys(SrcRef src, PyObject *dict, PyObject *keys) {
   return knows && mg_guard_plain_order(dict);
 }
 
+bool mg_dynfloat_length(SrcRef src, PyObject *container) {
+  if (!mg_rec->dyn || mg_rec->cfg->fullgraph) return false;
+  return mg_dynfloat_knows(mg_dynfloat_lengths_name(mg_rec->guards, src, container));
+}
+
 bool mg_dynfloat_iterators(void) { return mg_rec->dyn && mg_dynfloat_knows(Py_NewRef(mg_names.iterator)); }
 
 SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *name, PyObject *v) {

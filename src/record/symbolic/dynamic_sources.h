@@ -22,6 +22,8 @@ bool mg_transient_class(PyTypeObject *t); /* is it one of these, for the code th
 SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *name, PyObject *v);
 /* Have ints among the keys of this dict been others at other calls?  Then each key has a source. */
 bool mg_dynfloat_keys(SrcRef src, PyObject *dict, PyObject *keys);
+/* Has this container held another number of items at many other calls?  Then its length is not guarded. */
+bool mg_dynfloat_length(SrcRef src, PyObject *container);
 /* Have iterators been elsewhere at other calls of this code? */
 bool mg_dynfloat_iterators(void);
 /* compile(dynamic=): False, ints are constants; True, or torch's setting of the same meaning, numbers among
