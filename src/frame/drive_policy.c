@@ -13,6 +13,7 @@
 #include "entry/run/entry_cache.h"
 #include "frame/frame_driver.h"
 #include "frame/headroom.h"
+#include "frame/interpreted_loops.h"
 #include "host/python/code_info.h"
 #include "host/python/decode.h"
 #include "host/python/dynamo_config.h"
@@ -140,6 +141,7 @@ MgDriveVerdict mg_drive_verdict(MgDrive *d, MgSite *site, MgBucket *b, const MgS
                                 MgStance stance, bool compiled) {
   bool limit =
       compiled || ((drive_at_limit(d, b, slots) || site->n >= MG_TUNE_SITE_ENTRIES) && !mg_force_break);
+  if (limit && !compiled && mg_walk_at_limit(d, b)) return VERDICT_walk;
   if (limit) return drive_over_limit(d, site, b, unit, compiled);
   MgDriveVerdict asked = drive_by_stance(d, unit, stance);
   if (asked != VERDICT_compile) return asked;

@@ -14,6 +14,7 @@ typedef struct MgSlots MgSlots;
 typedef enum MgDriveVerdict {
   VERDICT_compile,
   VERDICT_alone, /* not together with the frames that wait for this one: the bucket is eager now */
+  VERDICT_walk,  /* compiled too often, and never with an op: the bucket walks now (interpreted_loops.h) */
   VERDICT_limit, /* compiled too often: the bucket is eager now, and the user was told */
   VERDICT_eager, /* the stance, or too little memory */
   VERDICT_fail   /* an exception is set */

@@ -445,7 +445,8 @@ static DriveFound drive_find_new(MgDrive *d, DriveLook *k) {
   if (!drive_find_bucket(d, k, false)) return drive_answer(k, DRIVE_fail);
   switch (mg_drive_verdict(d, k->site, k->b, &k->slots, k->unit, stance, k->compiled)) {
   case VERDICT_compile: break;
-  case VERDICT_alone: return FOUND_again; /* the bucket is eager now */
+  case VERDICT_alone:
+  case VERDICT_walk: return FOUND_again; /* the bucket is eager, or walks, now */
   case VERDICT_limit: return drive_answer(k, drive_given_up(d));
   case VERDICT_eager: return drive_answer(k, DRIVE_eager);
   case VERDICT_fail: return drive_answer(k, DRIVE_fail);

@@ -12,11 +12,21 @@
 #include "record/core/recording.h"
 #include "tuning.h"
 
-bool mg_walk_begins(const MgDrive *d, MgBucket *b, int unit) {
-  if (b->n < MG_TUNE_WALK_ENTRIES || b->walks || d->at.cfg->fullgraph || mg_force_break) return b->walks;
+/* Has no entry an op?  own: and ends none in another frame? */
+static bool walk_is_plain(const MgDrive *d, const MgBucket *b, bool own) {
+  if (d->at.cfg->fullgraph || mg_force_break) return false;
   for (int i = 0; i < b->n; i++)
-    if (b->entry[i]->nnode || b->entry[i]->ninner || b->entry[i]->level) return false;
-  return b->walks = unit > 0;
+    if (b->entry[i]->nnode || (own && (b->entry[i]->ninner || b->entry[i]->level))) return false;
+  return true;
+}
+
+bool mg_walk_begins(const MgDrive *d, MgBucket *b, int unit) {
+  if (b->n < MG_TUNE_WALK_ENTRIES || b->walks || unit <= 0) return b->walks;
+  return b->walks = walk_is_plain(d, b, true);
+}
+
+bool mg_walk_at_limit(const MgDrive *d, MgBucket *b) {
+  return b->walks |= !d->at.cfg->backend && walk_is_plain(d, b, false);
 }
 
 /* Would a recording want to see what is done with this? */

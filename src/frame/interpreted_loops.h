@@ -11,6 +11,8 @@ typedef struct MgDrive MgDrive;
 
 /* No entry fits at this place: is it one to walk from?  Noted in b. */
 bool mg_walk_begins(const MgDrive *d, MgBucket *b, int unit);
+/* The recompile limit is reached here: is it one to walk from, because no op would be lost?  Noted in b. */
+bool mg_walk_at_limit(const MgDrive *d, MgBucket *b);
 /* Executes from the frame's position on. */
 MgLoopEnd mg_walk(MgDrive *d, MgLoop *l);
 #endif
