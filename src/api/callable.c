@@ -33,11 +33,19 @@
 #include "record/core/recording.h"
 #include "record/object/wrap.h"
 
+/* Where the last call found that CPython runs this one; the bucket counts how many more. */
+typedef struct CallableRest {
+  MgBucket *bucket;     /* borrowed, alive while mg_cache_epoch is epoch; NULL if there is none */
+  const PyObject *code; /* the function's, which the program may replace; never followed */
+  unsigned long epoch;
+} CallableRest;
+
 typedef struct Callable {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject *fn;    /* what is compiled */
   PyObject *plain; /* what CPython calls in its place, which does the same; NULL: fn */
   MgConfig cfg;
+  CallableRest rest;
   PyObject *dict; /* __dict__: what functools.wraps copies, and the Python face */
   PyObject *weakrefs;
 } Callable;
@@ -173,6 +181,21 @@ static PyObject *callable_eager(Callable *c, PyObject *const *args, size_t nargs
   return r;
 }
 
+/* Will every call of c ask this bucket?  Not where an argument tells module instances apart. */
+static bool callable_always_asks(const MgBucket *b, const PyObject *self) {
+  return b->site->key_slot == MG_KEY_NONE || (self && !b->site->key_slot);
+}
+
+/* Is this call CPython's whatever its arguments are?  Then none of them is looked at. */
+static bool callable_rests(Callable *c) {
+  const CallableRest *r = &c->rest;
+  if (!r->bucket || r->epoch != mg_cache_epoch || mg_stance_backend()) return false;
+  PyObject *self;
+  PyFunctionObject *func = callable_function(c->fn, &self);
+  return func && func->func_code == r->code && callable_always_asks(r->bucket, self) &&
+         mg_cache_rests(r->bucket);
+}
+
 typedef struct CallableCall { /* as it came */
   Callable *c;
   PyObject *const *args;
@@ -207,6 +230,7 @@ static int callable_hit(const CallableCall *call, PyFunctionObject *func, PyObje
   MgCodeInfo *info = mg_pyframe_extra(co);
   MgSite *site = info ? mg_cache_site(info, c->cfg.id, 0, 0, false) : NULL;
   if (!site || !(site->n || site->rests)) return 0;
+  double start = site->timed ? mg_now_ms() : 0;
   PyObject *slot_small[CALLABLE_SMALL], *vals_small[CALLABLE_SMALL], **vals = vals_small, **slot = slot_small;
   int nvals = CALLABLE_SMALL, found = 0, n = co->co_nlocalsplus;
   if (n > CALLABLE_SMALL && !(slot = PyMem_New(PyObject *, n))) return 0;
@@ -217,10 +241,11 @@ static int callable_hit(const CallableCall *call, PyFunctionObject *func, PyObje
     MgExecAt *at;
     MgBucket *bucket = site->rests ? mg_cache_bucket(site, &slots, false) : NULL;
     if (bucket && mg_cache_rests(bucket)) {
+      if (callable_always_asks(bucket, self))
+        c->rest = (CallableRest){bucket, (PyObject *)co, mg_cache_epoch};
       found = -1;
       goto done;
     }
-    double start = site->timed ? mg_now_ms() : 0;
     PyThreadState *ts = PyThreadState_Get();
     bool held = mg_pyframe_hold_signals(ts, true); /* what a handler raises is no answer to a guard */
     MgEntry *e = mg_cache_find(site, &slots, &vals, &nvals, &at, MG_FIND_returns);
@@ -324,6 +349,13 @@ static PyObject *callable_run(PyObject *o, PyObject *const *args, size_t nargsf,
 
 static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   static _Thread_local bool within; /* a call that is measured */
+  Callable *c = (Callable *)o;
+  if (!mg_measure_on && c->rest.bucket) {
+    MgHookMode mode = mg_hook_mode;
+    if (mode != HOOK_record && callable_rests(c))
+      return mode == HOOK_off ? PyObject_Vectorcall(c->plain ? c->plain : c->fn, args, nargsf, kwnames)
+                              : callable_eager(c, args, nargsf, kwnames);
+  }
   if (!mg_measure_on || within) return callable_run(o, args, nargsf, kwnames);
   within = true;
   uint64_t t = mg_ticks();

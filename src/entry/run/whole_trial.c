@@ -8,6 +8,7 @@
 #include "entry/run/entry_cache.h"
 #include "entry/run/exec.h"
 #include "entry/run/exec_sizes.h"
+#include "runtime/plan/plan.h"
 #include "tuning.h"
 
 static MgWhole *whole_of(MgEntry *e, MgExecAt *at) { return at ? &at->whole : &e->whole; }
@@ -15,12 +16,26 @@ static MgWhole *whole_of(MgEntry *e, MgExecAt *at) { return at ? &at->whole : &e
 /* What runs at these sizes. */
 static MgExec *whole_exec(MgEntry *e, MgExecAt *at) { return at ? at->run : e->exec; }
 
-/* Is there a compiled graph that does not change from call to call? */
-static bool whole_compiled(MgEntry *e, MgExecAt *at) {
+/* Is the graph run op by op?  Under autograd such are graphs that only give views of their inputs. */
+static bool whole_by_nodes(const MgExec *x) {
+  return x && x->nodes && !x->plan && !x->grad && !x->callable && !x->plan_failed;
+}
+
+/* Does the graph not change from call to call? */
+static bool whole_stays(MgEntry *e, MgExecAt *at) {
   const MgExec *x = whole_exec(e, at);
-  if (e->exec->stages) return true;
+  if (e->exec->stages || whole_by_nodes(x)) return true;
   if (x && x->grad) return !x->overlap && !x->grad->random && !x->grad->asked && !x->grad->lost;
   return x && x->plan ? !x->plan_failed : at && e->exec->sizes->nplan && !e->exec->sizes->joint;
+}
+
+/* Does a run do anything but call ATen, as CPython would? */
+static bool whole_has_kernels(MgEntry *e, MgExecAt *at) {
+  const MgExec *x = whole_exec(e, at);
+  if (!x || !x->plan) return !e->exec->stages && !whole_by_nodes(x);
+  MgPlanInfo info;
+  mg_plan_info(x->plan, &info);
+  return info.nkernel > 0;
 }
 
 /* Not for runs that may be given up. */
@@ -29,7 +44,7 @@ static bool whole_applies(MgEntry *e, MgExecAt *at) {
   if (e->nnode < 1 || e->nnode > MG_TUNE_WHOLE_NODES || !e->is_ret || e->claims || e->guards->ndraw)
     return false;
   if (!mg_env_switch(ENV_TRIALS, true) || x->callable || x->spent || x->plan_failed) return false;
-  return (at || !x->sizes) && whole_compiled(e, at);
+  return (at || !x->sizes) && whole_stays(e, at);
 }
 
 /* Calls of a function that only ever had one entry need no guards for a while. */
@@ -100,5 +115,5 @@ void mg_whole_note(MgEntry *e, MgExecAt *at, bool eager, double ms) {
   if (ms > MG_TUNE_WHOLE_LONGEST) whole_end(e, w, WHOLE_kept);
   else if (++w->runs < 2 * MG_TUNE_WHOLE_TIMED) return;
   else if (x && x->grad) w->phase = WHOLE_weighed, x->weigh = true;
-  else whole_decide(e, w, MG_TUNE_WHOLE_BETTER);
+  else whole_decide(e, w, whole_has_kernels(e, at) ? MG_TUNE_WHOLE_BETTER : MG_TUNE_WHOLE_CALLS);
 }

@@ -215,3 +215,80 @@ def test_what_stands_for_a_function_in_c_is_not_called_once_it_is_left():
     x = torch.randn(10)
     _calls(fast, x)
     assert called and torch.equal(fast(x), x.relu())
+
+
+@pytest.mark.parametrize("eager, left", [(1.05, 1), (1.2, 0)])
+def test_a_graph_that_only_calls_aten_has_to_gain_something(eager, left):
+    with trials_take(compiled=1, eager=eager):
+        _calls(magneto.compile(lambda x: x.sort()[0]), torch.randn(10))
+    assert _magneto.stats()["left"] == left
+
+
+def test_a_graph_that_autograd_runs_op_by_op_is_left():
+    """Views of an input have nodes of ATen's."""
+    x = torch.randn(4, 6, requires_grad=True)
+    fast = magneto.compile(lambda x: x.unbind(0))
+    results = _calls(fast, x)
+    assert _magneto.stats()["left"] == 1
+    torch.autograd.backward(fast(x), [torch.ones(6)] * 4)
+    assert torch.equal(x.grad, torch.ones(4, 6))
+    assert all(t.grad_fn.name() == "UnbindBackward0" for t in results)
+
+
+def _left_function():
+    """A function of its own that was left to CPython, and its compiled callable."""
+
+    def f(x):
+        return x.relu()
+
+    fast = magneto.compile(f)
+    _calls(fast, torch.randn(10, requires_grad=True), times=4000)
+    assert _magneto.stats()["left"] == 1
+    return f, fast
+
+
+def test_a_function_that_is_left_is_compiled_after_a_reset():
+    _, fast = _left_function()
+    x = torch.randn(10, requires_grad=True)
+    assert not _is_compiled(fast(x))
+    magneto.reset()
+    assert _is_compiled(fast(x))
+
+
+def test_a_function_that_is_left_is_compiled_when_its_code_is_replaced():
+    f, fast = _left_function()
+    x = torch.randn(10, requires_grad=True)
+    f.__code__ = (lambda x: x.tanh() * 2).__code__
+    assert _is_compiled(fast(x))
+
+
+def test_a_function_that_is_left_goes_to_the_back_end_that_a_stance_forces():
+    _, fast = _left_function()
+    compiled = []
+
+    def backend(gm, inputs):
+        compiled.append(gm)
+        return gm.forward
+
+    with magneto.set_stance(force_backend=backend):
+        fast(torch.randn(10))
+    assert compiled
+
+
+def test_the_function_of_a_module_that_is_left_is_compiled_for_another_module():
+    def f(module, x):
+        return module(x)
+
+    fast = magneto.compile(f)
+    x = torch.randn(10, requires_grad=True)
+    one, other = torch.nn.ReLU(), torch.nn.Tanh()
+    assert not _is_compiled(_calls(fast, one, x, times=4000))
+    assert _is_compiled(fast(other, x))
+
+
+def test_a_function_that_is_left_is_recorded_as_a_part_of_another():
+    _, fast = _left_function()
+    x = torch.randn(10, requires_grad=True)
+    outer = magneto.compile(lambda x: fast(x) + 1, fullgraph=True)
+    assert _is_compiled(outer(x))
+    assert torch.equal(outer(x), x.relu() + 1)
