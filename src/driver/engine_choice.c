@@ -107,7 +107,8 @@ static MgRc engine_done(MgSched *s, MgRc (*make)(MgCtx *, const void *, MgEngine
   return make(s->c, desc, &o->engine);
 }
 
-/* A product of sizes that are numbers.  The environment may name the engine; packed weights are oneDNN's. */
+/* A product of sizes that are numbers.  The environment may name the engine; weights that are packed once go
+ * by the rules. */
 static MgRc engine_timed_matmul(MgCtx *c, const MgMatmulDesc *d, bool search, MgEngine **out) {
   static const MgEngineMake other[] = {make_tiles, make_library, make_blas};
   const MgTensorDesc *o = &d->t[MATMUL_out], *x = &d->t[MATMUL_x];

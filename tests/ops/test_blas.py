@@ -68,3 +68,33 @@ def test_products(engine: str, threads: int) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert engine in done.stderr
+
+
+FROZEN = """
+import torch, magneto
+torch.manual_seed(0)
+for rows, depth, columns in ((6, 40, 24), (130, 1700, 70), (33, 768, 100), (200, 1600, 64)):
+    for bias in (False, True):
+        layer = torch.nn.Sequential(torch.nn.Linear(depth, columns, bias), torch.nn.ReLU())
+        fast, frozen = magneto.compile(layer), magneto.compile(layer, options={"freeze": True})
+        x = torch.randn(2, rows, depth)
+        with torch.no_grad():
+            want = fast(x)
+            torch.testing.assert_close(want, layer(x), rtol=1e-4, atol=1e-4)
+            assert torch.equal(frozen(x), want)
+            layer[0].weight.data.mul_(2)
+            assert torch.equal(frozen(x), want)  # packed by the first call
+            assert not torch.equal(fast(x), want)
+"""
+
+
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_frozen_weights_are_packed_once_into_the_same_panels(level: str, threads: int) -> None:
+    env = {**os.environ, "MAGNETO_GEMM": "1", "OMP_NUM_THREADS": str(threads), "MAGNETO_LOGS": "plan"}
+    env["MAGNETO_CPU"] = level
+    done = subprocess.run(
+        [sys.executable, "-c", FROZEN], env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "tiled.matmul" in done.stderr

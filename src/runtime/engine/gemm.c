@@ -10,6 +10,7 @@
 #include <string.h>
 #include "base/env.h"
 #include "runtime/engine/simd.h"
+#include "runtime/engine/weight_cache.h"
 #include "runtime/process/cpu.h"
 #include "runtime/process/threads.h"
 #include "tuning.h"
@@ -82,6 +83,7 @@ struct Gemm {
   int64_t rows_floats;  /* the packed rows of a block: one, before the slots, or one in each of them */
   int64_t slot_floats;  /* panel of w, sums, and the packed rows unless they are shared */
   const GemmSet *set;
+  MgFrozen frozen; /* all column panels of w, each [k][panel]; the one part that changes after it was made */
 };
 
 static inline void gemm_fetch(GemmAhead *h) {
@@ -193,6 +195,31 @@ static const float *gemm_w_at(const Gemm *g, const float *w, GemmTurn t) {
   return w + t.k * g->t[MATMUL_w].row + t.panel * g->set->panel * g->t[MATMUL_w].col;
 }
 
+/* The frozen panel of a turn. */
+static float *gemm_frozen_at(const Gemm *g, GemmTurn t) {
+  return (float *)g->frozen.mem + (t.panel * g->k + t.k) * g->set->panel;
+}
+
+static int gemm_freeze(void *arg) {
+  const GemmRun *r = arg;
+  const Gemm *g = r->g;
+  const GemmOperand *o = &g->t[MATMUL_w];
+  for (GemmTurn t = {0, 0}; t.panel * g->set->panel < g->n; t.panel++)
+    g->set->pack_columns(gemm_w_at(g, gemm_at(r, MATMUL_w, 0), t), o->row, o->col, g->k,
+                         gemm_min(g->set->panel, g->n - t.panel * g->set->panel), gemm_frozen_at(g, t));
+  return 0;
+}
+
+/* What the turn after this one reads of w, which is missing where this one is the last. */
+static GemmAhead gemm_ahead_of(const Gemm *g, const float *w, GemmTurn t, bool last) {
+  int64_t panel = g->set->panel, depth = last ? 0 : gemm_min(g->depth, g->k - t.k);
+  if (!g->frozen.mem)
+    return gemm_ahead(&g->t[MATMUL_w], gemm_w_at(g, w, t), depth,
+                      last ? 0 : gemm_min(panel, g->n - t.panel * panel));
+  const float *at = gemm_frozen_at(g, t);
+  return (GemmAhead){at, at + depth * panel, 0, depth * panel, depth * panel / GEMM_ALIGN};
+}
+
 /* Column panels [begin, end) of a task whose rows are packed at a. */
 static void gemm_columns(const GemmRun *r, int64_t task, const float *a, float *slot, int64_t begin,
                          int64_t end) {
@@ -209,9 +236,9 @@ static void gemm_columns(const GemmRun *r, int64_t task, const float *a, float *
     GemmTurn t = gemm_turn_at(g, i, begin, end), next = gemm_turn_at(g, i + 1 < n ? i + 1 : i, begin, end);
     int64_t col = t.panel * panel, ncol = gemm_min(panel, g->n - col), depth = gemm_min(g->depth, g->k - t.k);
     float *c = sums + (g->deep ? (t.panel - begin) * g->rows * panel : 0);
-    GemmAhead ahead = gemm_ahead(ow, gemm_w_at(g, w, next), gemm_min(g->depth, g->k - next.k),
-                                 i + 1 < n ? gemm_min(panel, g->n - next.panel * panel) : 0);
-    g->set->pack_columns(gemm_w_at(g, w, t), ow->row, ow->col, depth, ncol, b);
+    GemmAhead ahead = gemm_ahead_of(g, w, next, i + 1 == n);
+    if (g->frozen.mem) b = gemm_frozen_at(g, t);
+    else g->set->pack_columns(gemm_w_at(g, w, t), ow->row, ow->col, depth, ncol, b);
     for (int64_t j = 0; j < nrow; j += part) {
       int64_t rows = gemm_min(part, nrow - j), at = row + j;
       g->set->stripe(a + j / g->set->rows * g->step + t.k * g->set->rows, g->step, b, depth, c, rows, t.k > 0,
@@ -261,6 +288,7 @@ static int gemm_run(const MgEngine *e, MgEngineArgs *a) {
   GemmRun r = {(const Gemm *)e, a->ptr, a->scratch, 0};
   const Gemm *g = r.g;
   void *buf[1] = {&r};
+  if (g->frozen.mem) mg_frozen_fill(&((Gemm *)e)->frozen, gemm_freeze, &r);
   if (!g->shared) {
     MgRange all = {gemm_tasks_range, buf, NULL, g->nslot, 1};
     mg_threads_run(&all, 1, 0);
@@ -275,7 +303,10 @@ static int gemm_run(const MgEngine *e, MgEngineArgs *a) {
   return 0;
 }
 
-static void gemm_free(MgEngine *e) { free(e); }
+static void gemm_free(MgEngine *e) {
+  mg_frozen_free(&((Gemm *)e)->frozen);
+  free(e);
+}
 
 static const MgEngineOps gemm_ops = {"tiled.matmul", gemm_run, NULL, NULL, gemm_free};
 
@@ -431,6 +462,18 @@ static bool gemm_prefers(const Gemm *g, bool frozen) {
   return !g->deep || g->rows * g->k * (int64_t)sizeof(float) <= MG_TUNE_GEMM_DEEP_BYTES;
 }
 
+/* Is w what the panels of columns are made of, and the same in all batches? */
+static bool gemm_keeps(const Gemm *g) {
+  for (int i = 0; i < g->nbatch; i++)
+    if (g->t[MATMUL_w].batch[i]) return false;
+  return g->t[MATMUL_w].ptr == MATMUL_w;
+}
+
+static uint64_t gemm_frozen_bytes(const Gemm *g) {
+  int64_t panels = (g->n + g->set->panel - 1) / g->set->panel;
+  return (uint64_t)(panels * g->set->panel * g->k) * sizeof(float);
+}
+
 /* any: also where the library is known to be faster. */
 static MgRc gemm_make(MgCtx *c, const MgMatmulDesc *d, bool any, MgEngine **out) {
   Gemm g = {.e.ops = &gemm_ops, .set = gemm_set()};
@@ -441,6 +484,7 @@ static MgRc gemm_make(MgCtx *c, const MgMatmulDesc *d, bool any, MgEngine **out)
   if (!e) return mg_fail(c, MG_NOMEM, "matmul engine");
   *e = g;
   *out = &e->e;
+  if (d->frozen && gemm_keeps(e)) mg_frozen_init(&e->frozen, gemm_frozen_bytes(e)); /* without: every call */
   return MG_OK;
 }
 

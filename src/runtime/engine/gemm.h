@@ -1,6 +1,6 @@
 /* Engine for float32 matrix products on the CPU: out = act(x @ w + bias + residual), all read and written
  * through their strides.  Both operands are packed from live memory on every call, so that a change of
- * weights is always seen. */
+ * weights is always seen; only `frozen` packs them once. */
 #ifndef MG_GEMM_H
 #define MG_GEMM_H
 #include "runtime/engine/onednn.h"

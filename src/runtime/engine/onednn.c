@@ -296,25 +296,6 @@ int dnn_call_run(const DnnCall *c, DnnCallState *st, const MgEngineArgs *a, void
   return dnn.dnnl_primitive_execute(c->prim, st->stream, c->nslot, st->arg);
 }
 
-/* ---- frozen weights
- * ------------------------------------------------------------------------------------------ */
-
-int dnn_frozen_init(DnnFrozen *f, uint64_t bytes) {
-  if (!bytes) return 0;
-  return (f->mem = aligned_alloc(64, dnn_align(bytes))) ? 0 : -1;
-}
-
-void dnn_frozen_free(DnnFrozen *f) { free(f->mem); }
-
-int dnn_frozen_fill(DnnFrozen *f, int (*fill)(void *arg), void *arg) {
-  int bad = 0;
-  if (__atomic_load_n(&f->ready, __ATOMIC_ACQUIRE)) return 0;
-  mg_fork_lock(MG_LOCK_fill);
-  if (!f->ready && !(bad = fill(arg))) __atomic_store_n(&f->ready, 1, __ATOMIC_RELEASE);
-  mg_fork_unlock(MG_LOCK_fill);
-  return bad;
-}
-
 bool dnn_is_reference(DnnPd pd) {
   const char *name = NULL;
   return dnn.dnnl_primitive_desc_query(pd, DNN_query_impl_info_str, 0, &name) ||

@@ -25,8 +25,8 @@ typedef struct DnnConv {
   DnnCall in, residual; /* copies to channels-last; prim NULL when not needed */
   DnnCall weights;      /* reorder of 16-bit weights */
   DnnCall conv;
-  DnnCall out;      /* copy from channels-last */
-  DnnFrozen frozen; /* shift and packed weights */
+  DnnCall out;     /* copy from channels-last */
+  MgFrozen frozen; /* shift and packed weights */
 } DnnConv;
 
 enum { CALL_in, CALL_residual, CALL_weights, CALL_conv, CALL_out, CALL_N };
@@ -97,9 +97,9 @@ static int conv_prepare(void *arg) {
 static int conv_run(const MgEngine *e, MgEngineArgs *a) {
   const DnnConv *v = (const DnnConv *)e;
   DnnConvState *st = a->state;
-  DnnFrozen *once = &((DnnConv *)e)->frozen; /* the one part of an engine that changes after it was made */
+  MgFrozen *once = &((DnnConv *)e)->frozen; /* the one part of an engine that changes after it was made */
   ConvPrepare p = {v, st, a, once->mem ? once->mem : (char *)a->scratch + v->off_weights};
-  int bad = once->mem ? dnn_frozen_fill(once, conv_prepare, &p) : conv_prepare(&p);
+  int bad = once->mem ? mg_frozen_fill(once, conv_prepare, &p) : conv_prepare(&p);
   if (bad || dnn_call_run(&v->in, &st->call[CALL_in], a, NULL) ||
       dnn_call_run(&v->residual, &st->call[CALL_residual], a, NULL) ||
       dnn_call_run(&v->conv, &st->call[CALL_conv], a, p.weights) ||
@@ -133,7 +133,7 @@ static void conv_free(MgEngine *e) {
   DnnConv *v = (DnnConv *)e;
   for (int i = 0; i < CALL_N; i++) dnn_call_free((DnnCall *)conv_call(v, i));
   mg_pack_free(&v->pack);
-  dnn_frozen_free(&v->frozen);
+  mg_frozen_free(&v->frozen);
   free(v);
 }
 
@@ -473,7 +473,7 @@ static bool conv_make(const MgConvDesc *d, DnnConv *v, int format) {
   data[0] = data[1] = data[2] = bias = wmd = NULL; /* the call has them now */
   ok = !dnn_call_prim(&v->conv, pd, &scratch);
   v->e.scratch = scratch;
-  if (ok) ok = !dnn_frozen_init(&v->frozen, owned);
+  if (ok) ok = !mg_frozen_init(&v->frozen, owned);
 done:;
   DnnMd drop[] = {data[0], data[1], data[2], bias, any, wmd};
   for (size_t i = 0; i < sizeof drop / sizeof *drop; i++)

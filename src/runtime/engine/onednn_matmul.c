@@ -10,9 +10,9 @@
 
 typedef struct DnnMatmul {
   MgEngine e;
-  DnnCall copy[2];  /* of x and w to dense rows; unused (prim NULL) as a rule */
-  DnnCall pack;     /* frozen: of w into the format the primitive likes best */
-  DnnFrozen frozen; /* w in that format */
+  DnnCall copy[2]; /* of x and w to dense rows; unused (prim NULL) as a rule */
+  DnnCall pack;    /* frozen: of w into the format the primitive likes best */
+  MgFrozen frozen; /* w in that format */
   DnnCall mm;
 } DnnMatmul;
 
@@ -35,9 +35,9 @@ static int matmul_run(const MgEngine *e, MgEngineArgs *a) {
   const DnnMatmul *m = (const DnnMatmul *)e;
   DnnMatmulState *st = a->state;
   MatmulPack pack = {m, st, a};
-  DnnFrozen *once = &((DnnMatmul *)e)->frozen; /* the one part of an engine that changes after it was made */
+  MgFrozen *once = &((DnnMatmul *)e)->frozen; /* the one part of an engine that changes after it was made */
   int team = m->e.single ? mg_threads_single() : 1;
-  bool bad = (once->mem && dnn_frozen_fill(once, matmul_pack, &pack)) ||
+  bool bad = (once->mem && mg_frozen_fill(once, matmul_pack, &pack)) ||
              dnn_call_run(&m->copy[0], &st->copy[0], a, NULL) ||
              dnn_call_run(&m->copy[1], &st->copy[1], a, NULL) ||
              dnn_call_run(&m->mm, &st->mm, a, m->frozen.mem);
@@ -72,7 +72,7 @@ static void matmul_clear(DnnMatmul *m) {
   for (int i = 0; i < 2; i++) dnn_call_free(&m->copy[i]);
   dnn_call_free(&m->pack);
   dnn_call_free(&m->mm);
-  dnn_frozen_free(&m->frozen);
+  mg_frozen_free(&m->frozen);
 }
 
 static void matmul_free(MgEngine *e) {
@@ -119,7 +119,7 @@ static bool matmul_freeze(DnnMatmul *m, DnnPd pd, DnnMd *w, uint64_t *scratch) {
   if (dnn.dnnl_memory_desc_clone(&want, dnn.dnnl_primitive_desc_query_md(pd, DNN_query_weights_md, 0)))
     return false;
   int bad = dnn_call_reorder(&m->pack, *w, MATMUL_w, 0, want, SLOT_owned, 0, scratch) ||
-            dnn_frozen_init(&m->frozen, dnn.dnnl_memory_desc_get_size(want));
+            mg_frozen_init(&m->frozen, dnn.dnnl_memory_desc_get_size(want));
   dnn.dnnl_memory_desc_destroy(*w);
   *w = want;
   return !bad;

@@ -5,6 +5,7 @@
 #define MG_ONEDNN_PRIM_H
 #include "runtime/engine/onednn.h"
 #include "runtime/engine/onednn_abi.h"
+#include "runtime/engine/weight_cache.h"
 
 typedef struct DnnApi {
 #define F(ret, name, args) ret(*name) args;
@@ -34,16 +35,6 @@ typedef struct DnnCallState {
   DnnStream stream; /* borrowed */
   DnnArg arg[DNN_CALL_ARGS];
 } DnnCallState;
-
-/* Memory of an engine whose weights are frozen: filled by the first run, read by all. */
-typedef struct DnnFrozen {
-  char *mem; /* NULL: nothing is frozen */
-  int ready; /* mem is filled (atomic); MG_LOCK_fill is held while filling */
-} DnnFrozen;
-int dnn_frozen_init(DnnFrozen *f, uint64_t bytes); /* 0 bytes: nothing is frozen.  Nonzero: out of memory */
-void dnn_frozen_free(DnnFrozen *f);
-/* Runs fill(arg) unless it has succeeded before; its result otherwise. */
-int dnn_frozen_fill(DnnFrozen *f, int (*fill)(void *arg), void *arg);
 
 int dnn_dtype(uint8_t torch_dtype); /* 0: not one that the engines take */
 /* A plain descriptor of t; strides of size-1 dimensions are made regular, because oneDNN

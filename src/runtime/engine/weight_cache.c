@@ -117,3 +117,21 @@ void mg_keep_free(MgKeep *k) {
 }
 
 size_t mg_keep_bytes(void) { return keep_total; }
+
+/* ---- frozen weights ---- */
+
+int mg_frozen_init(MgFrozen *f, uint64_t bytes) {
+  if (!bytes) return 0;
+  return (f->mem = aligned_alloc(64, (bytes + 63) / 64 * 64)) ? 0 : -1;
+}
+
+void mg_frozen_free(MgFrozen *f) { free(f->mem); }
+
+int mg_frozen_fill(MgFrozen *f, int (*fill)(void *arg), void *arg) {
+  int bad = 0;
+  if (__atomic_load_n(&f->ready, __ATOMIC_ACQUIRE)) return 0;
+  mg_fork_lock(MG_LOCK_fill);
+  if (!f->ready && !(bad = fill(arg))) __atomic_store_n(&f->ready, 1, __ATOMIC_RELEASE);
+  mg_fork_unlock(MG_LOCK_fill);
+  return bad;
+}

@@ -27,4 +27,14 @@ bool mg_keep_fresh(MgKeep *k, size_t bytes, const void *src, size_t n, const voi
 void mg_keep_drop(MgKeep *k); /* after making the copy failed */
 void mg_keep_free(MgKeep *k); /* its memory; k itself belongs to the caller */
 size_t mg_keep_bytes(void);   /* held by all */
+
+/* The same of weights that never change (`freeze`): filled by the first run, read by all. */
+typedef struct MgFrozen {
+  char *mem; /* 64-byte aligned; NULL: nothing is frozen */
+  int ready; /* mem is filled (atomic); MG_LOCK_fill is held while filling */
+} MgFrozen;
+int mg_frozen_init(MgFrozen *f, uint64_t bytes); /* 0 bytes: nothing is frozen.  Nonzero: out of memory */
+void mg_frozen_free(MgFrozen *f);
+/* Runs fill(arg) unless it has succeeded before; its result otherwise. */
+int mg_frozen_fill(MgFrozen *f, int (*fill)(void *arg), void *arg);
 #endif
