@@ -109,7 +109,7 @@ enum { MG_TRACE_LABEL = 256 };
 const char *mg_trace_label(const MgTrace *t, const char *suffix, char *label);
 
 typedef struct Written {
-  MgGraph *g;
+  const MgGraph *g;
   bool *storage; /* by storage number */
   uint32_t n;
 } Written;

@@ -52,7 +52,7 @@ struct MgExec {
   bool callable_grad;       /* autograd's mode in which it is called */
   PyObject *compiled; /* the same with the graph that it was made of, for entries of other module instances
                          (magneto._backends.shared_graphs), strong; or NULL */
-  uint32_t *overlap; /* plans that write inputs: per input, the first input over the same memory; else NULL */
+  bool *written;      /* plans that write inputs: which; NULL: none */
   bool *spent; /* by output: requires grad, but its gradient graph was freed while recording; NULL: none */
   uint8_t
       *bits; /* by output: bits of a lazily conjugated or negated result (MgVal); NULL: no output has any */

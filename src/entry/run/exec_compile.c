@@ -34,43 +34,28 @@ static const char *exec_memory(PyObject *tensor) {
   return (const char *)p - offset * mg_dtype_size((MgDtype)dtype);
 }
 
-/* Inputs over the same memory: which is the first of each group.  Plans are compiled for one such pattern, so
- * this runs on every call: a table of begins makes it one pass.  False: out of memory. */
-static bool exec_overlaps(PyObject *const *in, uint32_t n, uint32_t *first) {
+bool mg_exec_alone(const bool *written, uint32_t n, PyObject *const *in) {
   enum { SMALL = 128 };
   struct {
     const char *at;
-    uint32_t index;
+    bool written;
   } few[SMALL], *table = few;
   size_t room = SMALL;
+  if (!written) return true;
   while (room < 2 * (size_t)n) room *= 2;
   if (room > SMALL) table = mg_calloc(room, sizeof *table);
   else memset(few, 0, sizeof few);
-  if (!table) return false;
-  for (uint32_t i = 0; i < n; i++) {
+  bool alone = table;
+  for (uint32_t i = 0; alone && i < n; i++) {
     const char *p = exec_memory(in[i]);
-    first[i] = i;
     if (!p) continue;
     size_t k = ((uintptr_t)p * 0x9e3779b97f4a7c15u) >> 32 & (room - 1);
     while (table[k].at && table[k].at != p) k = (k + 1) & (room - 1);
-    if (table[k].at) first[i] = table[k].index;
-    else table[k].at = p, table[k].index = i;
+    if (table[k].at) alone = !written[i] && !table[k].written;
+    else table[k].at = p, table[k].written = written[i];
   }
   if (table != few) free(table);
-  return true;
-}
-
-static bool exec_writes_inputs(const MgGraph *g) {
-  for (NodeRef n = 1; n < g->nnode; n++)
-    if (!g->node[n].dead && g->node[n].op->mutates)
-      return true; /* may be an input, through any chain of views */
-  return false;
-}
-
-static bool exec_inputs_share(const MgGraph *g) {
-  for (uint32_t i = 0; i < g->ninput; i++)
-    if (mg_val(g, g->input[i])->storage != g->input[i]) return true;
-  return false;
+  return alone;
 }
 
 /* The graph runs op by op because it cannot be compiled: an error in tests, else one warning per reason. */
@@ -93,21 +78,28 @@ static int exec_fall_back(const MgTrace *t, MgRc rc) {
   return PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "magneto: a graph runs op by op: %s", why);
 }
 
-/* A graph that writes inputs is compiled for the way these overlap.  1: noted, or nothing to note; 0: writes
- * show through another input, which is ATen's work; -1 with an exception. */
-static int exec_note_overlap(MgExec *e, const MgGraph *g, PyObject *const *example) {
-  if (!exec_writes_inputs(g)) return 1;
-  if (exec_inputs_share(g)) return 0;
-  if (!(e->overlap = mg_calloc(e->ninput + 1, sizeof *e->overlap)) ||
-      !exec_overlaps(example, e->ninput, e->overlap))
-    return PyErr_NoMemory(), -1;
-  return 1;
+/* Which inputs are written, to e->written.  1: noted, or none is; 0: writes show through another input, which
+ * is ATen's work; -1 with an exception. */
+static int exec_note_written(MgExec *e, const MgGraph *g, PyObject *const *example) {
+  Written w = {.g = g};
+  bool any = false, *written = mg_calloc(e->ninput + 1, sizeof *written);
+  if (!written || !mg_alias_find_written(&w)) return free(written), PyErr_NoMemory(), -1;
+  bool alone = true;
+  for (uint32_t i = 0; i < e->ninput; i++) {
+    uint32_t storage = mg_val(g, g->input[i])->storage; /* that of the first input over it */
+    any |= written[i] = w.storage[storage];
+    alone &= !written[i] || storage == g->input[i];
+  }
+  free(w.storage);
+  alone = alone && (!any || mg_exec_alone(written, e->ninput, example));
+  if (any && alone) e->written = written;
+  else free(written);
+  return alone;
 }
 
 int mg_exec_compile(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObject *const *example, MgRc *rc) {
   MgHostOps host;
-  bool writes = exec_writes_inputs(t->g);
-  int noted = exec_note_overlap(e, t->g, example);
+  int noted = exec_note_written(e, t->g, example);
   *rc = MG_OK;
   if (noted <= 0) return noted;
   if (mg_nodecall_hostops(t->objs, &host)) return -1;
@@ -116,11 +108,11 @@ int mg_exec_compile(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObject 
   host.recording = t->recording;
   *rc = mg_compile(t->g, opt, &host, &e->plan);
   mg_notices_tell();
-  if (*rc == MG_OK) e->verify = mg_verify_new(opt, writes);
+  if (*rc == MG_OK) e->verify = mg_verify_new(opt, e->written);
   if (*rc == MG_OK) return 1;
   host.host.free(host.host.self);
-  free(e->overlap);
-  e->overlap = NULL;
+  free(e->written);
+  e->written = NULL;
   if (*rc == MG_PYERR && PyErr_Occurred()) return -1;
   PyErr_Clear(); /* rc says it */
   return 0;
@@ -140,7 +132,7 @@ int mg_exec_build_plan(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObje
   if (made <= 0) return made || rc == MG_OK ? made : exec_fall_back(t, rc);
   MgPlanInfo info;
   mg_plan_info(e->plan, &info);
-  if (!e->overlap && !info.nextern && !e->verify) { /* nothing can send a run back to ATen */
+  if (!e->written && !info.nextern && !e->verify) { /* nothing can send a run back to ATen */
     mg_noderun_free(e->nodes);
     e->nodes = NULL;
   }
@@ -155,8 +147,7 @@ int mg_exec_build_grad(MgExec *e, const MgTrace *t, PyObject *const *example, Mg
   MgGraph *g = t->g;
   ValRef *out = mg_new(g->c, ValRef, j->nres + j->nthrough + 1);
   if (!out) return PyErr_NoMemory(), -1;
-  bool writes = exec_writes_inputs(g);
-  int noted = exec_note_overlap(e, g, example);
+  int noted = exec_note_written(e, g, example);
   if (noted <= 0) return noted;
   memcpy(out, g->output, j->nres * sizeof *out);
   memcpy(out + j->nres, j->through, j->nthrough * sizeof *out);
@@ -167,13 +158,13 @@ int mg_exec_build_grad(MgExec *e, const MgTrace *t, PyObject *const *example, Mg
   mg_verify_compiled(t, exec_failure(t, rc));
   if (rc == MG_OK) {
     e->grad->views = e->views;
-    e->verify = mg_verify_new(t->opt, writes);
+    e->verify = mg_verify_new(t->opt, e->written);
     mg_stats.joint_graphs += !plans;
     return 1;
   }
   mg_noderun_free(nodes);
-  free(e->overlap);
-  e->overlap = NULL;
+  free(e->written);
+  e->written = NULL;
   if (rc == MG_PYERR && PyErr_Occurred()) return -1;
   PyErr_Clear(); /* rc says it */
   return exec_fall_back(t, rc);
@@ -192,13 +183,4 @@ MgExec *mg_exec_piece(MgCtx *ctx, MgExprs *x, MgGraph *g, PyObject *objs, const 
     return NULL;
   }
   return run;
-}
-
-bool mg_exec_same_overlap(const uint32_t *pattern, uint32_t n, PyObject *const *in) {
-  if (!pattern) return true;
-  uint32_t small[64], *now = n > 64 ? mg_malloc(n * sizeof *now) : small;
-  if (!now) return false;
-  bool same = exec_overlaps(in, n, now) && !memcmp(now, pattern, n * sizeof *now);
-  if (now != small) free(now);
-  return same;
 }

@@ -12,8 +12,8 @@ typedef struct MgGraph MgGraph;
 typedef struct MgOptions MgOptions;
 typedef struct MgTrace MgTrace;
 
-/* Compiles a graph into e->plan (and e->overlap), for inputs that overlap as the examples do.  1: done; 0:
- * the graph stays with the node run, *rc says why when compiling failed; -1 with an exception. */
+/* Compiles a graph into e->plan (and e->written), for inputs of which the written ones are alone.  1: done;
+ * 0: the graph stays with the node run, *rc says why when compiling failed; -1 with an exception. */
 int mg_exec_compile(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObject *const *example, MgRc *rc);
 /* The same, with a warning (an error in tests) when compiling failed. */
 int mg_exec_build_plan(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObject *const *example);
@@ -24,6 +24,7 @@ int mg_exec_build_grad(MgExec *e, const MgTrace *t, PyObject *const *example, Mg
 /* Compiles it; recording: as MgTrace.recording.  NULL with an exception. */
 MgExec *mg_exec_piece(MgCtx *ctx, MgExprs *x, MgGraph *g, PyObject *objs, const MgOptions *opt,
                       uint64_t recording, PyObject *const *in);
-/* Do the inputs overlap as `pattern` says?  NULL: they may as they like. */
-bool mg_exec_same_overlap(const uint32_t *pattern, uint32_t n, PyObject *const *in);
+/* Is no input over the memory of one that is written?  written: NULL for none.  Runs on every call: a table
+ * of begins makes it one pass.  False: out of memory, too. */
+bool mg_exec_alone(const bool *written, uint32_t n, PyObject *const *in);
 #endif

@@ -4,8 +4,8 @@
  * of a hit.  Immutable after building; several threads may run one.
  * A graph runs in one of four ways: as a compiled plan; as a compiled forward whose results get the compiled
  * backward as their grad_fn; through what a custom backend returned; node by node through ATen, when autograd
- * has to see more than that, when the back end cannot compile it, and when inputs overlap in another way than
- * they did while recording (ATen is right under any aliasing). */
+ * has to see more than that, when the back end cannot compile it, and when another input is over the memory
+ * of one that is written (ATen is right under any aliasing). */
 #include "entry/run/exec_run.h"
 #include <stdlib.h>
 #include <string.h>
@@ -188,7 +188,7 @@ static int exec_run_grad(MgExec *e, PyObject *const *in, PyObject **outs) {
     e->weigh = false;
     if (anomaly || !mg_gradweigh(e->grad, in, e->weighed)) e->weighed[1] = 1e30f;
   }
-  if (!e->plan_failed && !anomaly && !asked && mg_exec_same_overlap(e->overlap, e->ninput, in)) {
+  if (!e->plan_failed && !anomaly && !asked && mg_exec_alone(e->written, e->ninput, in)) {
     int rc = mg_autograd_run(e->grad, in, outs);
     if (rc != MG_RUN_FAILED) return rc;
     if (mg_strict() || mg_exec_give_up_plan(e)) return -1;
@@ -201,7 +201,7 @@ bool mg_exec_keeps_random(const MgExec *e) { return e->stages && mg_stages_keeps
 /* Compares a run beside the program's, and leaves the graph to eager if it differs.  -1 with an exception. */
 static int exec_verify(MgExec *e, PyObject *const *in) {
   if (e->plan_failed || (e->grad && (e->grad->asked || e->grad->lost))) return 0;
-  if (!mg_exec_same_overlap(e->overlap, e->ninput, in)) return 0; /* nodes run anyway */
+  if (!mg_exec_alone(e->written, e->ninput, in)) return 0; /* nodes run anyway */
   MgVerifyWays w = {
       .nodes = e->nodes, .plan = e->plan, .grad = e->grad, .ninput = e->ninput, .noutput = e->noutput};
   int rc = mg_verify_compare(e->verify, &w, in);
@@ -215,7 +215,7 @@ int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *cla
   if (e->verify && e->verify->differs) e->plan_failed = true;
   if (e->verify && mg_verify_due(e->verify) && exec_verify(e, in)) return -1;
   if (e->grad) return exec_run_grad(e, in, outs);
-  if (e->plan && !e->plan_failed && mg_exec_same_overlap(e->overlap, e->ninput, in)) {
+  if (e->plan && !e->plan_failed && mg_exec_alone(e->written, e->ninput, in)) {
     int rc = mg_exec_plan(e->plan, in, NULL, claims, outs);
     if (rc != MG_RUN_FAILED) return rc;
     if (mg_strict() || !e->nodes || mg_exec_give_up_plan(e)) return -1;
@@ -304,7 +304,7 @@ void mg_exec_free(MgExec *e) {
   if (e->plan) mg_plan_free(e->plan);
   Py_XDECREF(e->grad);
   mg_verify_free(e->verify);
-  free(e->overlap);
+  free(e->written);
   free(e->bits);
   mg_viewstate_free(e->views);
   free(e->inference);

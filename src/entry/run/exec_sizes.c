@@ -49,7 +49,7 @@ void mg_execsizes_free(MgExecSizes *s) {
   for (uint32_t i = 0; i < s->nplan; i++) {
     Py_XDECREF(s->grad[i]);
     mg_plan_free(s->plan[i].plan);
-    free(s->plan[i].overlap);
+    free(s->plan[i].written);
     mg_verify_free(s->plan[i].verify);
   }
   Py_XDECREF(s->objs);
@@ -219,10 +219,10 @@ static int sizes_new_plan(MgExec *e, const MgExecAt *a, PyObject *const *in) {
   mg_ctx_free(&t.ctx);
   if (done > 0 && s->nplan < MG_TUNE_SIZES_PLANS) {
     mg_verify_share(&made.verify, &s->verify);
-    s->plan[s->nplan++] = (SizesPlan){made.plan, made.overlap, made.verify};
+    s->plan[s->nplan++] = (SizesPlan){made.plan, made.written, made.verify};
   } else if (done > 0) { /* other threads were faster */
     mg_plan_free(made.plan);
-    free(made.overlap);
+    free(made.written);
     mg_verify_free(made.verify);
     done = 0;
   }
@@ -298,8 +298,7 @@ static int sizes_run_plan(MgExec *e, PyObject *const *in, MgExecAt *a, MgClaims 
   MgExecSizes *s = e->sizes;
   for (uint32_t i = 0; i <= s->nplan; i++) {
     uint32_t k = !i ? a->plan : i - 1; /* the last one first */
-    if (k >= s->nplan || (i && k == a->plan) || !mg_exec_same_overlap(s->plan[k].overlap, e->ninput, in))
-      continue;
+    if (k >= s->nplan || (i && k == a->plan) || !mg_exec_alone(s->plan[k].written, e->ninput, in)) continue;
     MgVerify *v = s->plan[k].verify;
     if (v && mg_plan_takes(s->plan[k].plan, a->env) && mg_verify_due(v)) {
       int other = sizes_verify(e, &s->plan[k], a, in);

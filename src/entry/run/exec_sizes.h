@@ -47,8 +47,8 @@ typedef struct MgSizeProof MgSizeProof;
 
 typedef struct SizesPlan {
   MgPlan *plan;
-  uint32_t *overlap; /* as MgExec.overlap */
-  MgVerify *verify;  /* as MgExec.verify */
+  bool *written;    /* as MgExec.written */
+  MgVerify *verify; /* as MgExec.verify */
 } SizesPlan;
 
 struct MgExecSizes {

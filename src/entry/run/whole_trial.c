@@ -25,7 +25,7 @@ static bool whole_by_nodes(const MgExec *x) {
 static bool whole_stays(MgEntry *e, MgExecAt *at) {
   const MgExec *x = whole_exec(e, at);
   if (e->exec->stages || whole_by_nodes(x)) return true;
-  if (x && x->grad) return !x->overlap && !x->grad->random && !x->grad->asked && !x->grad->lost;
+  if (x && x->grad) return !x->written && !x->grad->random && !x->grad->asked && !x->grad->lost;
   return x && x->plan ? !x->plan_failed : at && e->exec->sizes->nplan && !e->exec->sizes->joint;
 }
 
