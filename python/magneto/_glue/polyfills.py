@@ -73,6 +73,63 @@ def out_dtype(op: Callable[..., torch.Tensor], output_dtype: torch.dtype, *args:
     return out_dtype_dense(op, output_dtype, *args)
 
 
+class _Applied(torch.autograd.Function):
+    """Two graphs: forward's gives the results and what backward's takes behind their gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        marks: tuple[Sequence[int], ...],
+        *args: Any,
+    ) -> Any:
+        result, saved = fwd(*args)
+        results = result if isinstance(result, (tuple, list)) else [result]
+        checked, dirty, constant = marks
+        ctx.save_for_backward(*[saved[i] for i in checked])
+        ctx.others = [None if i in checked else t for i, t in enumerate(saved)]
+        ctx.bwd, ctx.checked = bwd, checked
+        if dirty:
+            ctx.mark_dirty(*[results[i] for i in dirty])
+        if constant:
+            ctx.mark_non_differentiable(*[results[i] for i in constant])
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        saved = list(ctx.others)
+        for i, t in zip(ctx.checked, ctx.saved_tensors, strict=True):
+            saved[i] = t
+        given = ctx.bwd(*grads, *saved)
+        return (None, None, None, *(given if isinstance(given, (tuple, list)) else [given]))
+
+
+def autograd_function_apply(
+    fwd: torch.fx.GraphModule, bwd: torch.fx.GraphModule, *args: Any, **kwargs: Any
+) -> Any:
+    """torch.ops.higher_order.autograd_function_apply: what Dynamo makes of a torch.autograd.Function."""
+    if "saved_for_backward_idx" not in kwargs:  # other graphs, as torch before 2.13 may make them
+        from torch._functorch.autograd_function import AutogradFunctionApply
+        from torch._functorch.autograd_function import autograd_function_apply as operator
+
+        return AutogradFunctionApply.__call__(operator, fwd, bwd, *args, **kwargs)
+    marks = tuple(
+        tuple(kwargs.get(k, ())) for k in ("saved_for_backward_idx", "dirty_idx", "non_differentiable_idx")
+    )
+    return _Applied.apply(fwd, bwd, marks, *args)
+
+
+def tag_activation_checkpoint(graph: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+    """torch.ops.higher_order.tag_activation_checkpoint: what Dynamo makes of torch.utils.checkpoint."""
+    from torch.utils.checkpoint import checkpoint
+
+    context = graph.meta.get("_checkpoint_context_fn")
+    if context is not None:
+        kwargs["context_fn"] = context
+    return checkpoint(graph, *args, **{**kwargs, "use_reentrant": False})
+
+
 def flex_attention(query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """torch.ops.higher_order.flex_attention: all scores, softmax, product, laid out like query."""
     from torch._higher_order_ops.flex_attention import math_attention

@@ -140,7 +140,13 @@ bool mg_higher_nested(PyObject *const *arg, size_t nargsf, PyObject *kwnames, Py
 /* The function of magneto._glue.polyfills for an operator; new; NULL with an exception, or
  * without one when there is none. */
 static PyObject *higher_function(PyObject *name) {
-  static const char *const known[] = {"scan", "map_impl", "associative_scan", "flex_attention", "out_dtype"};
+  static const char *const known[] = {"scan",
+                                      "map_impl",
+                                      "associative_scan",
+                                      "out_dtype",
+                                      "flex_attention",
+                                      "autograd_function_apply",
+                                      "tag_activation_checkpoint"};
   PyObject *m = NULL, *f = NULL;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!PyUnicode_CompareWithASCIIString(name, known[i]) && (m = mg_glue(GLUE_polyfills)))
