@@ -193,6 +193,7 @@ static MgRc part_forward(Part *p) {
   MgGraph *f = &p->j->fwd;
   const MgJointSpec *s = &p->j->spec;
   TRY(part_graph(g, f));
+  if (g->early) TRYP(f->early = mg_new(g->c, bool, g->noutput + g->nval + 1)); /* saved values follow */
   for (uint32_t i = 0; i < s->nprimal; i++) TRYP(mg_graph_input(f, g->input[i]));
   for (NodeRef k = 1; k < g->nnode; k++)
     if (!p->late[k] && !g->node[k].dead) TRY(part_append(f, &g->node[k], NULL));
@@ -204,6 +205,7 @@ static MgRc part_forward(Part *p) {
       TRY(part_clone(f, v, &v));
     }
     TRY(part_output(f, v, a));
+    if (f->early) f->early[i] = g->early[i];
   }
   f->nwb = g->nwb;
   f->wb_input = g->wb_input;

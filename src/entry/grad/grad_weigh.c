@@ -79,7 +79,8 @@ static bool weigh_run(Weigh *w, bool nodes, float *ms) {
   double t0 = 0;
   bool ok;
   PyObject **out = mg_calloc(a->nres + 1, sizeof *out), *l = NULL, *args = NULL, *kw = NULL, *r = NULL;
-  if (!out || (nodes ? mg_autograd_run_nodes(a, w->in, out) : mg_autograd_run(a, w->in, out))) goto done;
+  if (!out || (nodes ? mg_autograd_run_nodes(a, w->in, out) : mg_autograd_run(a, w->in, NULL, out)))
+    goto done;
   if (!(l = weigh_results(w, out)) || !PyList_GET_SIZE(l)) goto done;
   args = PyTuple_Pack(3, l, w->leaf, w->given);
   kw = Py_BuildValue("{s:O}", "allow_unused", Py_True);

@@ -2,6 +2,7 @@
 #include "entry/grad/joint_plans.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/assert.h"
 #include "base/bits.h"
 #include "driver/compile.h"
 #include "entry/grad/undefined_tangents.h"
@@ -245,6 +246,23 @@ static void autograd_adopt(MgAutograd *a, MgJointPlans *p, bool frees) {
   a->extern_bwd = info.nextern > 0;
 }
 
+/* What the segment asks for early, as outputs of the joint graph: numbers, which are copied out of tensors.
+ */
+static MgRc autograd_early(const MgTrace *t) {
+  MgGraph *g = t->g;
+  const MgJointRec *j = t->joint;
+  const bool *asked = g->early;
+  if (!asked) return MG_OK;
+  TRYP(g->early = mg_new(g->c, bool, g->noutput + 1));
+  for (uint32_t i = 0; i < j->nres; i++) {
+    if (!asked[i]) continue;
+    MG_ASSERT(j->res[i].how != RES_view, "a claim reads a view, which is made after the run");
+    if (j->res[i].how == RES_through) g->early[j->res[i].index] = true;
+    if (j->res[i].how == RES_aside) g->early[j->nthrough + j->res[i].index] = true;
+  }
+  return MG_OK;
+}
+
 /* The joint graph: primals and tangents -> results and gradients. */
 static MgRc autograd_graph(MgAutograd *a, const MgTrace *t) {
   MgGraph *g = t->g;
@@ -255,7 +273,8 @@ static MgRc autograd_graph(MgAutograd *a, const MgTrace *t) {
   g->noutput = 0;
   for (uint32_t i = 0; i < j->nthrough; i++) TRY(mg_graph_output(g, j->through[i]));
   for (uint32_t i = 0; i < j->naside; i++) TRY(mg_graph_output(g, j->aside[i]));
-  return autograd_grads(a, t);
+  TRY(autograd_grads(a, t));
+  return autograd_early(t);
 }
 
 static MgRc autograd_prepare(MgAutograd *a, const MgTrace *t) {
@@ -368,14 +387,43 @@ static int autograd_finish(const MgAutograd *a, PyObject *const *in, PyObject **
   return 0;
 }
 
+typedef struct CheckedForward {
+  const MgAutograd *a;
+  PyObject *const *in;
+  const MgRunCheck *check;
+} CheckedForward;
+
+/* Hands those results of the segment to the check that are there before anything is written. */
+static int autograd_check(void *arg, PyObject **res) {
+  const CheckedForward *f = arg;
+  const MgAutograd *a = f->a;
+  PyObject **outs = mg_calloc(a->nres + 1, sizeof *outs); /* borrowed */
+  if (!outs) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < a->nres; i++) {
+    const MgResult *q = &a->res[i];
+    if (q->how == RES_through) outs[i] = res[q->index];
+    if (q->how == RES_aside) outs[i] = res[a->nthrough + q->index];
+    if (q->how == RES_input) outs[i] = f->in[q->index];
+  }
+  int rc = f->check->check(f->check->arg, outs);
+  free(outs);
+  return rc;
+}
+
+static int autograd_plan(MgAutograd *a, PyObject *const *in, const MgRunCheck *check, PyObject **res) {
+  CheckedForward f = {a, in, check};
+  return check ? mg_planrun_checked(a->fwd, in, a->sizes, res, autograd_check, &f)
+               : mg_planrun(a->fwd, in, a->sizes, res);
+}
+
 /* The compiled forward.  Version counters are where eager leaves them before anything is saved. */
-static int autograd_forward(MgAutograd *a, PyObject *const *in, PyObject **res) {
+static int autograd_forward(MgAutograd *a, PyObject *const *in, const MgRunCheck *check, PyObject **res) {
   int64_t few[16], *was = few;
   uint32_t n = a->views ? mg_viewstate_versions(a->views, true) : 0;
-  if (!n) return mg_planrun(a->fwd, in, a->sizes, res);
+  if (!n) return autograd_plan(a, in, check, res);
   if (n > 16 && !(was = mg_malloc(n * sizeof *was))) return PyErr_NoMemory(), -1;
   int rc = mg_viewstate_before(a->views, in, was);
-  if (!rc) rc = mg_planrun(a->fwd, in, a->sizes, res);
+  if (!rc) rc = autograd_plan(a, in, check, res);
   if (!rc && mg_viewstate_count(a->views, in, was)) {
     for (uint32_t i = 0; i < a->nthrough + a->naside + a->nintermediate; i++) Py_XDECREF(res[i]);
     rc = -1;
@@ -384,14 +432,14 @@ static int autograd_forward(MgAutograd *a, PyObject *const *in, PyObject **res) 
   return rc;
 }
 
-int mg_autograd_run(MgAutograd *a, PyObject *const *in, PyObject **outs) {
+int mg_autograd_run(MgAutograd *a, PyObject *const *in, const MgRunCheck *check, PyObject **outs) {
   PyObject *small[32], **res = small, *state;
   uint32_t n = a->nthrough + a->naside + a->nintermediate;
   if (n > 32 && !(res = mg_malloc(n * sizeof *res))) return PyErr_NoMemory(), -1;
   bool was = mg_abi.aoti_torch_grad_mode_is_enabled(); /* off: the program turns it on itself */
   mg_abi.aoti_torch_grad_mode_set_enabled(false);
   int rc = mg_gradnode_before(a, in, &state);
-  if (!rc) rc = autograd_forward(a, in, res);
+  if (!rc) rc = autograd_forward(a, in, check, res);
   if (!rc) {
     mg_abi.aoti_torch_grad_mode_set_enabled(true);
     rc = mg_gradnode_attach(a, in, res, state) || autograd_finish(a, in, res, outs) ? -1 : 0;

@@ -72,9 +72,15 @@ MgRc mg_autograd_plans(const MgTrace *t, uint32_t nprimal, MgAutograd **out);
  * these and other sizes, or NULL.  nodes: taken over on MG_OK. */
 MgRc mg_autograd_build_at(const MgTrace *t, MgNodeRun *nodes, uint32_t nprimal, MgAutograd *plans,
                           const int64_t *sizes, uint32_t n, MgAutograd **out);
-/* Runs forward.  in: borrowed primals; outs: nres new references.  -1 with an exception;
- * MG_RUN_FAILED: the nodes may run instead. */
-int mg_autograd_run(MgAutograd *a, PyObject *const *in, PyObject **outs);
+/* What a run has to find before it writes to an input. */
+typedef struct MgRunCheck {
+  int (*check)(void *arg,
+               PyObject **outs); /* outs: borrowed results of the segment, NULL where not asked for */
+  void *arg;
+} MgRunCheck;
+/* Runs forward.  in: borrowed primals; check: may be NULL; outs: nres new references.  -1 with an exception;
+ * MG_RUN_FAILED: the nodes may run instead; what the check returned if not 0. */
+int mg_autograd_run(MgAutograd *a, PyObject *const *in, const MgRunCheck *check, PyObject **outs);
 /* The same op by op through ATen. */
 int mg_autograd_run_nodes(MgAutograd *a, PyObject *const *in, PyObject **outs);
 /* The same, with the values that get a grad_fn behind the results.  cut: may be NULL. */

@@ -181,18 +181,20 @@ int mg_exec_plan(MgPlan *p, PyObject *const *in, const int64_t *sizes, MgClaims 
                 : mg_planrun(p, in, sizes, outs);
 }
 
-static int exec_run_grad(MgExec *e, PyObject *const *in, PyObject **outs) {
+static int exec_run_grad(MgExec *e, PyObject *const *in, MgClaims *claims, PyObject **outs) {
+  MgRunCheck check = {exec_claims, claims};
   bool anomaly = mg_abi.anomaly_enabled && *mg_abi.anomaly_enabled; /* its messages name ATen's own nodes */
   bool asked = e->grad->asked && !e->grad->lost;
-  if (e->weigh) {
+  if (e->weigh && !claims) {
     e->weigh = false;
     if (anomaly || !mg_gradweigh(e->grad, in, e->weighed)) e->weighed[1] = 1e30f;
   }
   if (!e->plan_failed && !anomaly && !asked && mg_exec_alone(e->written, e->ninput, in)) {
-    int rc = mg_autograd_run(e->grad, in, outs);
+    int rc = mg_autograd_run(e->grad, in, claims ? &check : NULL, outs);
     if (rc != MG_RUN_FAILED) return rc;
     if (mg_strict() || mg_exec_give_up_plan(e)) return -1;
   }
+  if (claims) return MG_CLAIM_FALSE; /* nodes write as they run */
   return mg_autograd_run_nodes(e->grad, in, outs) ? MG_RUN_RAISED : 0;
 }
 
@@ -214,7 +216,7 @@ int mg_exec_dispatch(MgExec *e, PyObject *const *in, MgExecAt *at, MgClaims *cla
   if (at) return mg_execsizes_run(e, in, at, claims, outs);
   if (e->verify && e->verify->differs) e->plan_failed = true;
   if (e->verify && mg_verify_due(e->verify) && exec_verify(e, in)) return -1;
-  if (e->grad) return exec_run_grad(e, in, outs);
+  if (e->grad) return exec_run_grad(e, in, claims, outs);
   if (e->plan && !e->plan_failed && mg_exec_alone(e->written, e->ninput, in)) {
     int rc = mg_exec_plan(e->plan, in, NULL, claims, outs);
     if (rc != MG_RUN_FAILED) return rc;

@@ -372,7 +372,7 @@ static MgExec *sizes_new_grad(MgExec *e, const MgExecAt *a, PyObject *const *in)
   return made ? NULL : sizes_new_run(e, a, false, in);
 }
 
-static int sizes_run_grad(MgExec *e, PyObject *const *in, MgExecAt *a, PyObject **outs) {
+static int sizes_run_grad(MgExec *e, PyObject *const *in, MgExecAt *a, MgClaims *claims, PyObject **outs) {
   MgExecSizes *s = e->sizes;
   if (!a->run) {
     SizesWork w;
@@ -382,12 +382,12 @@ static int sizes_run_grad(MgExec *e, PyObject *const *in, MgExecAt *a, PyObject 
     if (rc) return rc;
     sizes_adopt(s, a, run);
   }
-  return mg_exec_dispatch(a->run, in, NULL, NULL, outs);
+  return mg_exec_dispatch(a->run, in, NULL, claims, outs);
 }
 
 int mg_execsizes_run(MgExec *e, PyObject *const *in, MgExecAt *a, MgClaims *claims, PyObject **outs) {
   MgExecSizes *s = e->sizes;
-  if (s->joint) return sizes_run_grad(e, in, a, outs);
+  if (s->joint) return sizes_run_grad(e, in, a, claims, outs);
   if (!s->plans) return sizes_run_numbers(e, in, a, false, claims, outs);
   int rc = a->refused ? MG_RUN_SIZES : sizes_run_plan(e, in, a, claims, outs);
   if (rc == MG_RUN_SIZES && !a->refused) {

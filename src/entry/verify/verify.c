@@ -65,7 +65,8 @@ static uint32_t ways_noutput(const MgVerifyWays *w) { return w->grad ? w->grad->
 static const MgNodeRun *ways_nodes(const MgVerifyWays *w) { return w->grad ? w->grad->nodes : w->nodes; }
 
 static int ways_go(const MgVerifyWays *w, bool compiled, PyObject *const *in, PyObject **out) {
-  if (w->grad) return compiled ? mg_autograd_run(w->grad, in, out) : mg_autograd_run_nodes(w->grad, in, out);
+  if (w->grad)
+    return compiled ? mg_autograd_run(w->grad, in, NULL, out) : mg_autograd_run_nodes(w->grad, in, out);
   return compiled ? mg_planrun(w->plan, in, w->sizes, out) : mg_noderun_run(w->nodes, in, out);
 }
 

@@ -1,5 +1,6 @@
 /* Answers taken for granted because the other way only raises. */
 #include "record/bytecode/jump_speculation.h"
+#include <string.h>
 #include "entry/launch/config.h"
 #include "host/python/decode.h"
 #include "host/python/pyobject.h"
@@ -12,12 +13,25 @@
 #include "record/symbolic/speculation.h"
 #include "tuning.h"
 
+/* Does this instruction load a check of torch that is called with a literal False: torch._assert(False,
+ * text)? It goes by the name.  If that is another function, runs that find the other answer are given up. */
+static bool claim_fails(const MgLoop *l, const MgInstr *in) {
+  if (in->op != BC_LOAD_METHOD && in->op != BC_LOAD_ATTR) return false;
+  const char *name = PyUnicode_AsUTF8(CO_NAME(in->arg));
+  const MgInstr *first = &l->code->instr[in->next];
+  if (first->op == BC_PUSH_NULL) first = &l->code->instr[first->next];
+  return name && (!strcmp(name, "_assert") || !strcmp(name, "_check")) && first->op == BC_LOAD_CONST &&
+         mg_decode_constant(first, l->v.code) == Py_False;
+}
+
 /* Does the code at unit do nothing but raise?  *assertion: by an assert statement. */
-static bool claim_raises(const MgCode *code, int unit, bool *assertion) {
+static bool claim_raises(const MgLoop *l, int unit, bool *assertion) {
+  const MgCode *code = l->code;
   *assertion = code->instr[unit].op == BC_LOAD_ASSERTION_ERROR;
   for (int i = 0; i < MG_TUNE_CLAIM_LENGTH; i++) {
     const MgInstr *in = &code->instr[unit];
     if (in->op == BC_RAISE_VARARGS) return in->arg > 0;
+    if (claim_fails(l, in)) return true;
     if (in->target >= 0 || in->op == BC_RETURN_VALUE || in->op == BC_RETURN_CONST || in->op == BC_RERAISE ||
         in->op == BC_YIELD_VALUE)
       return false;
@@ -58,8 +72,8 @@ int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken
   MgSymNode *number = mg_symnode_of(condition);
   bool tensor = mg_standin_is(condition), late = number && number->cap && !number->src && !number->hint;
   if ((!tensor && !late) || !mg_claim_allowed(r)) return 0;
-  bool far_assert, near_assert, far = claim_raises(l->code, in->target, &far_assert),
-                                near = claim_raises(l->code, in->next, &near_assert);
+  bool far_assert, near_assert, far = claim_raises(l, in->target, &far_assert),
+                                near = claim_raises(l, in->next, &near_assert);
   bool assertion = far ? far_assert : near_assert,
        breaks = !r->want_fx &&
                 !(r->cfg && r->cfg->fullgraph); /* where torch.compile's rules ask for a break, or an error */

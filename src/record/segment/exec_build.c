@@ -141,10 +141,11 @@ static int exec_take_claims(MgExec *e, MgRec *r, const MgSnapshot *snap) {
 }
 
 /* Runs that may be given up after all: only those of plans can. */
-static bool exec_refuses_claims(const MgExec *e) {
-  return e->claims &&
-         (e->stages || e->grad || e->callable ||
-          (e->sizes && mg_execsizes_has_graph(e->sizes) ? !mg_execsizes_has_plans(e->sizes) : !e->plan));
+static bool exec_refuses_claims(const MgExec *e, const MgRec *r) {
+  if (!e->claims) return false;
+  if (e->stages || e->callable) return true;
+  if (e->sizes && mg_execsizes_has_graph(e->sizes)) return !r->joint && !mg_execsizes_has_plans(e->sizes);
+  return !e->grad && !e->plan;
 }
 
 /* The real tensors of the recording in graph input order; malloc'ed, borrowed items. */
@@ -264,7 +265,7 @@ MgExec *mg_exec_build(MgRec *r, const MgConfig *cfg, const MgSnapshot *snap) {
   MgExec *e = mg_calloc(1, sizeof *e);
   if (!e) PyErr_NoMemory();
   int rc = e ? exec_build(e, r, cfg, snap) : -1;
-  if (!rc && exec_refuses_claims(e)) rc = mg_claim_refuse(r);
+  if (!rc && exec_refuses_claims(e, r)) rc = mg_claim_refuse(r);
   if (off && mg_context_exit(off)) rc = -1;
   if (!rc) return e;
   mg_exec_free(e);
