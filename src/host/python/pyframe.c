@@ -481,11 +481,21 @@ static bool pyframe_profiled_by_torch(const PyThreadState *ts) {
   return ts->c_profileobj && !ts->c_tracefunc && !strcmp(Py_TYPE(ts->c_profileobj)->tp_name, "TraceContext");
 }
 
+#if PY312
+/* Up to CPython 3.12.4 it listens to calls as a tool of sys.monitoring, too: the bit of that tool. */
+static uint8_t pyframe_calls_seen_by_torch(const PyThreadState *ts) {
+  PyObject *name = ts->interp->monitoring_tool_names[2]; /* PY_MONITORING_PROFILER_ID */
+  bool torchs = name && PyUnicode_Check(name) && !PyUnicode_CompareWithASCIIString(name, "PyTorch Profiler");
+  return torchs ? 1 << 2 : 0;
+}
+#endif
+
 bool mg_pyframe_traced(PyThreadState *ts) {
   if (ts->tracing) return true;
 #if PY312
   bool ours = pyframe_profiled_by_torch(ts);
-  const uint8_t known = ours ? 1 << 6 : 0; /* PY_MONITORING_SYS_PROFILE_ID */
+  const uint8_t known =
+      ours ? 1 << 6 | pyframe_calls_seen_by_torch(ts) : 0; /* PY_MONITORING_SYS_PROFILE_ID */
   if (ts->c_tracefunc || (ts->c_profilefunc && !ours)) return true;
   const uint8_t *tools = (const uint8_t *)ts->interp->monitors.tools;
   for (size_t i = 0; i < sizeof ts->interp->monitors.tools; i++)
