@@ -1,4 +1,7 @@
-"""Which interpreters the C core is built for.  Others get the Python face alone, which runs all eagerly.
+"""Which interpreters the C core is built for, and which versions of torch were tested with it.
+
+Other interpreters get the Python face alone, which runs all eagerly.
+With another torch the core looks at what it finds: what is as expected is compiled.
 
 ``meson.build`` and ``src/host/python/pyframe.c`` have the same versions; ``tests/fault`` compares them.
 """
@@ -8,12 +11,17 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import re
 import sys
 import sysconfig
 import warnings
 
+import torch
+
 VERSIONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 ADVICE = "use CPython 3.11 to 3.14 with the GIL"
+TORCH = ((2, 11), (2, 16))  # from, and below
+TORCH_ADVICE = "pip install 'torch>=2.11,<2.16'"
 
 
 def _unknown() -> str | None:
@@ -23,6 +31,12 @@ def _unknown() -> str | None:
         return f"{name} without the GIL"
     known = platform.python_implementation() == "CPython" and sys.version_info[:2] in VERSIONS
     return None if known else name
+
+
+def torch_is_tested() -> bool:
+    """True if this version of torch is one of those that magneto is tested with."""
+    release = re.match(r"(\d+)\.(\d+)", torch.__version__)
+    return release is None or TORCH[0] <= (int(release[1]), int(release[2])) < TORCH[1]
 
 
 UNKNOWN = _unknown()
@@ -52,3 +66,10 @@ def _prepare() -> None:
 
 
 _prepare()
+if UNKNOWN is None and not torch_is_tested():
+    warnings.warn(
+        f"magneto was not tested with torch {torch.__version__}: "
+        f"what differs from what it knows runs eagerly; {TORCH_ADVICE}",
+        RuntimeWarning,
+        stacklevel=3,  # at the import of magneto
+    )

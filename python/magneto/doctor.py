@@ -201,7 +201,13 @@ def examine() -> list[Finding]:
     out = [
         Finding("magneto", True, __version__),
         Finding("Python", not _interpreter.UNKNOWN, _interpreter.UNKNOWN or python, _interpreter.ADVICE),
-        Finding("torch", True, torch.__version__),
+        Finding(
+            "torch",
+            _interpreter.torch_is_tested(),
+            torch.__version__,
+            _interpreter.TORCH_ADVICE,
+            needed=False,
+        ),
     ]
     if _interpreter.UNKNOWN:
         return out  # there is no core that could look at the rest
@@ -211,13 +217,13 @@ def examine() -> list[Finding]:
             "torch C ABI",
             not m["abi_error"],
             m["abi_error"] or "all functions found",
-            "pip install 'torch>=2.11,<2.16'",
+            _interpreter.TORCH_ADVICE,
         ),
         Finding(
             "tensor layout",
             m["tensor_layout"] and m["wrap"],
             "as expected" if m["tensor_layout"] else "unknown in this build of torch",
-            "pip install 'torch>=2.11,<2.16' (a build from pytorch.org)",
+            f"{_interpreter.TORCH_ADVICE} (a build from pytorch.org)",
         ),
         Finding(
             "torch.profiler",

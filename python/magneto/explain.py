@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib.util
 import os
 import types
 from collections.abc import Callable
@@ -323,6 +324,7 @@ def onnx(
         The torch.onnx.ONNXProgram.
 
     Raises:
+        ModuleNotFoundError: one of these packages is missing.
         RuntimeError: as export().
         What torch.onnx raises for operators that it does not know.
 
@@ -330,6 +332,11 @@ def onnx(
         >>> import torch, magneto
         >>> magneto.onnx(torch.nn.ReLU(), (torch.ones(2),), "relu.onnx")  # doctest: +SKIP
     """
+    missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ModuleNotFoundError(
+            f"magneto.onnx needs {' and '.join(missing)}: pip install {' '.join(missing)}", name=missing[0]
+        )
     if not isinstance(args, tuple):
         args = (args,)
     exported = export(model, dynamic_shapes=dynamic_shapes)(*args, **(kwargs or {}))

@@ -190,3 +190,40 @@ def test_the_face_has_what_the_core_has():
 
     assert _eager_core.stances == _magneto.stances
     assert _eager_core.stats().keys() == _magneto.stats().keys()
+
+
+@pytest.mark.parametrize(
+    "version, tested", [("2.10.0", False), ("2.11.0+cu130", True), ("2.16.0a0+git1", False)]
+)
+def test_a_torch_that_was_not_tested_is_named_and_compiles(version, tested):
+    done = run(
+        """
+        import magneto
+        assert magneto.compile(lambda x: x + 1)(torch.ones(2)).tolist() == [2, 2]
+        assert magneto._magneto.stats()["graphs"] == 1
+        from magneto import doctor
+        print([f.mend for f in doctor.examine() if f.name == "torch" and not f.ok])
+        """,
+        pretend=f"torch.__version__ = torch.torch_version.TorchVersion({version!r})",
+    )
+    assert done.returncode == 0, done.stderr
+    said = re.findall(r"RuntimeWarning: (.*)", done.stderr)
+    assert (
+        said == []
+        if tested
+        else re.fullmatch(
+            rf"magneto was not tested with torch {re.escape(version)}: .*; pip install 'torch>=2\.11,<2\.16'",
+            *said,
+        )
+    )
+    assert tested or re.search(r"<string>:\d+: RuntimeWarning", done.stderr)  # the line that imports
+    assert done.stdout.strip() == ("[]" if tested else "[\"pip install 'torch>=2.11,<2.16'\"]")
+
+
+def test_the_range_of_torch_is_that_of_the_package():
+    sys.path.insert(0, str(ROOT / "python"))
+    from magneto import _interpreter
+
+    low, end = ("%d.%d" % v for v in _interpreter.TORCH)
+    assert f'"torch>={low},<{end}"' in (ROOT / "pyproject.toml").read_text()
+    assert f"torch>={low},<{end}" in _interpreter.TORCH_ADVICE

@@ -305,6 +305,27 @@ bool mg_metainfer_rejects(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   return has_tensor && !usual.ok && metainfer_raises_here(r, fo, n);
 }
 
+/* The fake implementation of an operator of the program raises.  Its kernel runs, and may raise as well. With
+ * sizes that are symbols they may be the reason: the segment is recorded again with numbers. */
+static PyObject *metainfer_fake_raises(MgRec *r, const MgOp *op) {
+  if (!strncmp(op->full, "aten::", 6) || !PyErr_ExceptionMatches(PyExc_Exception) ||
+      PyErr_ExceptionMatches(MgBreakError) || r->cap->sizes.symbolic || mg_symsize_inputs(&r->cap->sizes))
+    return NULL;
+  PyObject *type, *value, *tb;
+  PyErr_Fetch(&type, &value, &tb);
+  PyErr_NormalizeException(&type, &value, &tb);
+  PyObject *text = value ? PyObject_Str(value) : NULL;
+  const char *words = text ? PyUnicode_AsUTF8(text) : NULL;
+  if (!words) PyErr_Clear(); /* an exception that has no text */
+  mg_rec_break(BK_fake_result, "the fake implementation of %s raises %s: %.200s", op->full,
+               ((PyTypeObject *)type)->tp_name, words ? words : "");
+  Py_XDECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(tb);
+  return NULL;
+}
+
 static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
   const MgOp *op = fo->op;
   bool has_tensor = false, asked = false;
@@ -319,7 +340,7 @@ static PyObject *metainfer_call(MgRec *r, const MgFrontOp *fo, NodeRef n) {
     if (!asked && PyErr_ExceptionMatches(PyExc_Exception) &&
         metainfer_may_ask(r, op, n, MG_TUNE_KERNEL_TRIED))
       metainfer_kernel_raises(r, fo, n, has_tensor);
-    return NULL;
+    return metainfer_fake_raises(r, op);
   }
   mg_clear_if(PyExc_NotImplementedError);
   if (!op->nret) Py_RETURN_NONE; /* nothing to infer */

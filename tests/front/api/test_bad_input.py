@@ -1,6 +1,7 @@
 """Wrong arguments name themselves; kinds of tensors that are not compiled run eagerly with the right result."""
 
 import contextlib
+import importlib.util
 import warnings
 
 import pytest
@@ -449,3 +450,14 @@ def test_a_quantized_result_runs_eagerly():
         warnings.simplefilter("ignore")
         got = magneto.compile(f)(torch.ones(2))
     assert got[:2] == ((4, 2), 2.0) and got[2].tolist() == [2, 2]
+
+
+def test_onnx_names_the_packages_that_it_lacks(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda n, *a: None if n.startswith("onnx") else find(n, *a)
+    )
+    with pytest.raises(
+        ModuleNotFoundError, match="^magneto.onnx needs onnx and onnxscript: pip install onnx onnxscript$"
+    ):
+        magneto.onnx(torch.nn.ReLU(), (torch.ones(2),))

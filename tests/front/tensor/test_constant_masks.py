@@ -1,5 +1,7 @@
 """Masks of attention that hide nothing, or what is_causal hides, whatever the inputs are, are not in the graph."""
 
+import re
+
 import pytest
 import torch
 
@@ -150,7 +152,13 @@ def test_mask_and_causal():
         return ATTENTION(q, k, v, torch.ones(Q, Q, dtype=torch.bool), 0.0, True)
 
     _, inputs = attending(TRUE["ones"], False)
-    torch.testing.assert_close(magneto.compile(function)(*inputs), function(*inputs))
+    try:
+        want = function(*inputs)
+    except RuntimeError as e:  # from torch 2.14 on
+        with pytest.raises(RuntimeError, match=re.escape(str(e))):
+            magneto.compile(function)(*inputs)
+    else:
+        torch.testing.assert_close(magneto.compile(function)(*inputs), want)
 
 
 def nested(x, levels=30):

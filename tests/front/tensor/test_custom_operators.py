@@ -6,7 +6,7 @@ from torch.library import Library, custom_op
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import magneto
-from support import assert_counts
+from support import assert_counts, assert_same
 
 X = torch.linspace(-2, 2, 20).reshape(4, 5)
 library = Library("magneto_citizens", "DEF")
@@ -192,3 +192,36 @@ def test_flex_attention_refuses_gradients_on_the_cpu_as_eager_does():
     for g in (f, magneto.compile(f)):
         with pytest.raises(NotImplementedError, match="does not support backward on CPU"):
             g(q)
+
+
+@custom_op("magneto_citizens::of_rows", mutates_args=())
+def of_rows(x: torch.Tensor) -> torch.Tensor:
+    if x.dim() != 2:
+        raise ValueError("rows wanted")
+    return x * 2
+
+
+@of_rows.register_fake
+def _(x):
+    if x.shape[0] == 4:
+        raise RuntimeError("not written yet")
+    if x.dim() != 2:
+        raise ValueError("rows wanted")
+    return torch.empty_like(x)
+
+
+def test_a_fake_implementation_that_raises_breaks_the_graph_and_is_named():
+    def f(x):
+        try:
+            return of_rows(x + 1) + 1
+        except ValueError as e:
+            return x, str(e)
+
+    compiled = magneto.compile(f)
+    for x in (X, X[0], X[:3], X):
+        assert_same(compiled(x), f(x))
+    reasons = magneto.explain(f)(X).break_reasons
+    text = "the fake implementation of magneto_citizens::of_rows raises RuntimeError: not written yet"
+    assert [(b.kind, b.reason) for b in reasons] == [("fake_result", text)]
+    with pytest.raises(RuntimeError, match=text):
+        magneto.compile(lambda x: of_rows(x + 1), fullgraph=True)(X)
