@@ -6,7 +6,8 @@
  *   3  gt ge: operands swapped, lt le.   C rows: constants to the right, else ordered by node number
  *   4  i64: normal form of sums, division and comparison rules (expr_index.c)
  *   5  algebra, per type class, below (signed zeros, NaN and infinities are respected: x+0.0 and x*0.0 stay,
- *      x*1, x+(-0.0), x-0.0, x/1 go; x/c is x*(1/c) when c is a power of two)
+ *      x*1, x+(-0.0), x-0.0, x/1 go; x/c is x*(1/c) when c is a power of two; a fused multiply-add by 1 or -1
+ *      is a sum or a difference, which is rounded once as well)
  *   6  cvt(cvt(a)) loses the inner one when it keeps every value; where: constant or equal arms, inverted and
  *      boolean arms */
 #include "ir/expr/expr_priv.h"
@@ -74,6 +75,15 @@ static ExprRef fold_pow(MgExprs *x, MgTy ty, ExprRef a, double e) {
   return 0;
 }
 
+/* a * b + c */
+static ExprRef fold_fma(MgExprs *x, const ExprRef s[3]) {
+  for (int i = 0; i < 2; i++) {
+    if (is_val(x, s[i], 1)) return bin(x, OP_add, s[1 - i], s[2]);
+    if (is_val(x, s[i], -1)) return bin(x, OP_sub, s[2], s[1 - i]);
+  }
+  return 0;
+}
+
 /* Rule 5, floats. */
 static ExprRef fold_float(MgExprs *x, MgScalarOp op, MgTy ty, const ExprRef s[3]) {
   ExprRef a = s[0], b = s[1];
@@ -91,6 +101,7 @@ static ExprRef fold_float(MgExprs *x, MgScalarOp op, MgTy ty, const ExprRef s[3]
   case OP_neg: return e.op == OP_neg ? e.src[0] : 0;
   case OP_abs: return e.op == OP_neg ? un(x, OP_abs, e.src[0]) : e.op == OP_abs ? a : 0;
   case OP_pow: return is_const(x, b) ? fold_pow(x, ty, a, value(x, b).f) : 0;
+  case OP_fma: return fold_fma(x, s);
   case OP_min:
   case OP_max: return a == b ? a : 0;
   case OP_floor:
