@@ -365,8 +365,8 @@ static bool stored_steps(StoredReader *r, MgPlanSpec *spec) {
     d->out = stored_take(r, t->nout, sizeof *d->out);
     if (!d->buf || !d->in || !d->out) return false;
     bool kernel = t->kind == PK_kernel;
-    d->label = mg_label_text(r->g, kernel ? t->from : &t->node, kernel ? t->nfrom : 1);
-    if (!d->label) return false;
+    const NodeRef *node = kernel ? t->from : &t->node;
+    if (mg_label_scope(r->g, node, kernel ? t->nfrom : 1, NULL, NULL, &d->scope) != MG_OK) return false;
     if (!kernel) d->name = mg_node(r->g, t->node)->op->full;
   }
   return !r->left && stored_sound(r->c, r->g, spec);

@@ -96,6 +96,22 @@ static MgRc planner_sym(Planner *p, SymRef r, uint32_t *out) {
   return MG_OK;
 }
 
+/* Can planner_sym evaluate r? */
+static bool planner_computes(const Planner *p, SymRef r) {
+  const MgExpr *e = mg_expr(p->s->x, r);
+  MgSizeOpKind k;
+  if (p->memo[r] || e->op == OP_sym || e->op == OP_const) return true;
+  if (e->op != OP_neg && !planner_size_op(e->op, &k)) return false;
+  return planner_computes(p, e->src[0]) && (e->op == OP_neg || planner_computes(p, e->src[1]));
+}
+
+/* The slot of a size that profilers show, as MgPlanShape has it. */
+static bool planner_shown(void *planner, SymRef size, int64_t *out) {
+  uint32_t slot;
+  if (!planner_computes(planner, size) || planner_sym(planner, size, &slot) != MG_OK) return false;
+  return *out = -1 - (int64_t)slot, true;
+}
+
 /* n consecutive slots for sizes or strides. */
 static MgRc planner_dims(Planner *p, const SymRef *v, uint32_t n, uint32_t *first) {
   TRY(planner_slots(p, n, first));
@@ -273,7 +289,7 @@ static MgRc planner_kernel(Planner *p, const MgKernel *k, const MgKernelCode *co
                     .work = k->work,
                     .name = k->name};
   NodeRef node[MG_LABEL_NODES];
-  TRYP(d->label = mg_label_text(p->s->g, node, mg_label_nodes(k, node, MG_LABEL_NODES)));
+  TRY(mg_label_scope(p->s->g, node, mg_label_nodes(k, node, MG_LABEL_NODES), planner_shown, p, &d->scope));
   if (code->gpu) {
     MgPlanGpu *g = (MgPlanGpu *)code->gpu;
     TRY(planner_sym(p, code->blocks, &g->shape.blocks));
@@ -329,7 +345,7 @@ static MgRc planner_extern(Planner *p, uint32_t step, const MgPlanExt *ext, MgPl
                     .random = planner_draws(p, e),
                     .on_host = planner_on_host(p, e),
                     .guessed = !mg_infer_has(op)};
-  TRYP(d->label = mg_label_text(p->s->g, &e->node, 1));
+  TRY(mg_label_scope(p->s->g, &e->node, 1, planner_shown, p, &d->scope));
   TRY(planner_views(p, e->in, e->nin, NULL, &d->in));
   return planner_views(p, e->out, e->nout, op, &d->out);
 }

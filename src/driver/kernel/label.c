@@ -1,6 +1,6 @@
 /* Names that profilers show for kernels and calls.
- * In: graph nodes.  Out: their ops' names in order, without overloads, and the lines of the program that they
- * are of.
+ * In: graph nodes.  Out: their ops' names in order, without overloads, the lines of the program that they
+ * are of, and the shapes of what they read.
  * A kernel of many ops is named by the first few. */
 #include "driver/kernel/label.h"
 #include <ctype.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 #include "back/kernel/loop_nest.h"
 
+enum { LABEL_MOST_READS = 16 }; /* tensors whose shapes are shown */
 enum { LABEL_MOST_OPS = 8, LABEL_CHARS = 200, LABEL_PLACE_CHARS = 160 };
 
 static bool label_has(const NodeRef *node, uint32_t n, NodeRef r) {
@@ -102,4 +103,42 @@ const char *mg_label_text(const MgGraph *g, const NodeRef *node, uint32_t n) {
   char *text = mg_new(g->c, char, size);
   if (text) snprintf(text, size, "magneto::%s%s", *ops ? ops : "kernel", places);
   return text;
+}
+
+typedef struct LabelReads { /* values that nodes read from elsewhere, each once */
+  const MgGraph *g;
+  const NodeRef *node;
+  uint32_t nnode, n;
+  ValRef val[LABEL_MOST_READS];
+} LabelReads;
+
+static void label_read(ValRef *v, void *arg) {
+  LabelReads *r = arg;
+  if (!*v || r->n == LABEL_MOST_READS || label_has(r->node, r->nnode, mg_val(r->g, *v)->def)) return;
+  for (uint32_t i = 0; i < r->n; i++)
+    if (r->val[i] == *v) return;
+  r->val[r->n++] = *v;
+}
+
+/* False: a size is not known when the plan runs. */
+static bool label_shape(const MgGraph *g, const MgVal *v, MgLabelSlot slot, void *arg, MgPlanShape *out) {
+  int64_t *size = mg_new(g->c, int64_t, v->ndim + 1u);
+  *out = (MgPlanShape){.dtype = v->dtype, .ndim = v->ndim, .size = size};
+  for (int i = 0; size && i < v->ndim; i++) {
+    bool number = mg_ex_const_int(g->x, v->size[i], &size[i]);
+    if (number ? size[i] < 0 : !slot || !slot(arg, v->size[i], &size[i])) return false;
+  }
+  return size != NULL;
+}
+
+MgRc mg_label_scope(const MgGraph *g, const NodeRef *node, uint32_t n, MgLabelSlot slot, void *arg,
+                    MgPlanScope *out) {
+  LabelReads r = {.g = g, .node = node, .nnode = n};
+  for (uint32_t i = 0; i < n; i++) mg_node_each_val(mg_node(g, node[i]), label_read, &r);
+  MgPlanShape *shape = mg_new(g->c, MgPlanShape, r.n + 1);
+  *out = (MgPlanScope){.label = mg_label_text(g, node, n), .shape = shape};
+  TRYP(shape && out->label);
+  for (uint32_t i = 0; i < r.n; i++)
+    if (label_shape(g, mg_val(g, r.val[i]), slot, arg, &shape[out->nshape])) out->nshape++;
+  return g->c->rc;
 }

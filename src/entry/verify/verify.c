@@ -118,7 +118,7 @@ static PyObject *ways_writes(PyObject *self, void *unused) {
 static int ways_add_steps(const MgPlan *p, PyObject *list) {
   for (uint32_t i = 0; p && i < p->nkernel + p->nstep; i++) {
     const PlanStep *step = i < p->nkernel ? NULL : &p->step[i - p->nkernel];
-    const char *label = step ? step->label : p->kernel[i].label;
+    const char *label = step ? step->scope.label : p->kernel[i].scope.label;
     if (!label || (step && step->kind == PK_kernel)) continue;
     PyObject *text = PyUnicode_FromString(label);
     int rc = text ? PyList_Append(list, text) : -1;

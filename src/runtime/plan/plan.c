@@ -404,8 +404,7 @@ typedef struct PlanWatch {
 static MgRc plan_kernels_apart(PlanCall *k, PlanSpan kernels, PlanWatch w) {
   const MgPlan *p = k->p;
   for (uint32_t i = kernels.first; i < kernels.first + kernels.n; i++) {
-    const char *label = p->kernel[i].label ? p->kernel[i].label : "magneto::kernel";
-    void *scope = w.shown ? mg_profile_begin(label) : NULL;
+    void *scope = w.shown ? mg_plan_scope_begin(k->r->slot, &p->kernel[i].scope, "magneto::kernel") : NULL;
     uint64_t t = w.times ? mg_ticks() : 0;
     MgRc rc = plan_kernels(k, i, 1);
     if (w.times) mg_plan_times_step(w.times, p->kernel[i].number, t);
@@ -418,7 +417,7 @@ static MgRc plan_kernels_apart(PlanCall *k, PlanSpan kernels, PlanWatch w) {
 /* The same as in plan_steps, each kernel and each call for itself. */
 static MgRc plan_step_apart(PlanCall *k, const PlanStep *s, PlanWatch w) {
   if (s->kind == PK_kernel) return plan_kernels_apart(k, s->kernels, w);
-  void *scope = w.shown ? mg_profile_begin(s->label ? s->label : s->name) : NULL;
+  void *scope = w.shown ? mg_plan_scope_begin(k->r->slot, &s->scope, s->name) : NULL;
   uint64_t t = w.times ? mg_ticks() : 0;
   MgRc rc = plan_extern(k, s);
   if (w.times) mg_plan_times_step(w.times, s->number, t);
@@ -705,7 +704,9 @@ static MgRc plan_part(PlanMeasure *m, MgPlan *p, MgPlanCall **call, uint32_t unt
                       const int64_t *sizes, MgTensor **out, int *same, char *err, size_t err_len) {
   PlanWatch watch = {plan_shown(p), m->closely ? m->times : NULL};
   bool apart = watch.shown || watch.times;
-  void *scope = watch.shown ? mg_profile_begin(p->s.label ? p->s.label : "magneto::plan") : NULL;
+  void *scope = watch.shown ? mg_profile_begin(p->s.label ? p->s.label : "magneto::plan", in,
+                                               p->s.ninput - p->s.nconstant)
+                            : NULL;
   PlanCall k = {p, *call, in, sizes, err, err_len};
   if (!k.r) k.r = plan_take(&k);
   bool grad = p->aten && mg_abi.aoti_torch_grad_mode_is_enabled(), begun = *call != NULL;

@@ -132,8 +132,9 @@ static MgRc plan_add_kernel(PlanBuild *b, const MgPlanStep *s) {
     *g = *s->gpu;
     if (g->number) TRYP(g->number = plan_copy(p, g->number, s->nbuf));
   }
-  if (s->label) TRYP(p->kernel[p->nkernel].label = mg_ctx_strdup(&p->mem, s->label));
-  if (s->label && mg_perf_on()) mg_perf_name((const void *)(uintptr_t)s->fn, s->label);
+  p->kernel[p->nkernel].scope = s->scope;
+  TRY(mg_plan_scope_keep(&p->mem, &p->kernel[p->nkernel].scope));
+  if (s->scope.label && mg_perf_on()) mg_perf_name((const void *)(uintptr_t)s->fn, s->scope.label);
   p->nkernel++;
   for (uint32_t i = 0; i < s->nbuf; i++) {
     TRY(plan_add_arg(b, s->buf[i], NULL));
@@ -177,9 +178,10 @@ static MgRc plan_add_extern(PlanBuild *b, const MgPlanStep *s) {
                   .on_host = s->on_host,
                   .apart = s->apart,
                   .joins = s->joins,
+                  .scope = s->scope,
                   .number = p->nkernel + p->nengine + p->nhost};
   TRYP(d->name = mg_ctx_strdup(&p->mem, s->name));
-  if (s->label) TRYP(d->label = mg_ctx_strdup(&p->mem, s->label));
+  TRY(mg_plan_scope_keep(&p->mem, &d->scope));
   if (s->kind == PK_engine) {
     d->engine = s->engine;
     TRY(plan_copy_sized(b, s, d));

@@ -56,7 +56,7 @@ typedef struct PlanStep {
   uint32_t host_id;
   uint32_t number; /* extern: of the step that the plan was described with */
   const char *name;
-  const char *label; /* extern; kernels have their own */
+  MgPlanScope scope; /* extern; kernels have their own */
   bool on_host;      /* as MgPlanStep's: it runs before each replay of a CUDA graph */
   bool apart, joins; /* as MgPlanStep's */
 } PlanStep;
@@ -70,7 +70,7 @@ typedef struct PlanKernel {
   uint32_t narg;   /* pointers */
   uint32_t number; /* of the step that the plan was described with */
   MgPlanGpu gpu;   /* of a plan for a GPU */
-  const char *label;
+  MgPlanScope scope;
 } PlanKernel;
 
 enum { PLAN_GPU_ARGS = 512 };

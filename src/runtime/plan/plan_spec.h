@@ -9,6 +9,7 @@
 #include "runtime/engine/engine.h"
 #include "runtime/code/kernel_cache.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/plan_scope.h"
 #include "runtime/engine/sized_engines.h"
 #include "runtime/process/threads.h"
 
@@ -113,9 +114,9 @@ typedef struct MgPlanStep {
   uint32_t join;        /* this step */
   bool joins;           /* it waits for all that runs beside */
   bool on_host;         /* PK_host: work on the CPU, of inputs on the CPU and results of others that are */
-  bool guessed;      /* PK_host: the strides of its results are those of torch's meta kernel, which may err */
-  const char *name;  /* op, for messages */
-  const char *label; /* what it does, for profilers; NULL: unknown */
+  bool guessed;     /* PK_host: the strides of its results are those of torch's meta kernel, which may err */
+  const char *name; /* op, for messages */
+  MgPlanScope scope;
 } MgPlanStep;
 
 typedef struct MgPlanCheck {

@@ -21,7 +21,8 @@ bool mg_profile_on_everywhere(void);
 
 /* Can scopes be shown with this torch? */
 bool mg_profile_works(void);
-/* A new scope; NULL where none can be made.  name: until its end. */
-void *mg_profile_begin(const char *name);
+/* A new scope; NULL where none can be made.  name: until its end.  in: what it works on; NULL among them:
+ * nothing. */
+void *mg_profile_begin(const char *name, MgTensor *const *in, uint32_t nin);
 void mg_profile_end(void *scope); /* NULL: nothing */
 #endif

@@ -35,6 +35,8 @@ static void abi_load_once(void) {
   if (!OPTIONAL(operator_new, RTLD_DEFAULT, "_Znwm")) OPTIONAL(operator_new, abi_cpu, "_Znwm");
   OPTIONAL(record_start, abi_cpu, "aoti_record_function_start");
   OPTIONAL(record_end, abi_cpu, "aoti_record_function_end");
+  OPTIONAL(tensor_to_ivalue, abi_cpu, "aoti_torch_tensor_to_ivalue");
+  OPTIONAL(ivalue_delete, abi_cpu, "aoti_torch_delete_c10_value_object");
   OPTIONAL(record_tls, abi_cpu, "_ZN2at24get_record_function_tls_Ev");
   OPTIONAL(record_global, abi_cpu, "_ZN2at18hasGlobalCallbacksEv");
   OPTIONAL(anomaly_enabled, abi_cpu, "_ZN5torch8autograd11AnomalyMode8_enabledE");

@@ -57,10 +57,13 @@ typedef struct MgAbi {
   void (*as_strided)(void *out, const void *self, const int64_t *size, size_t nsize, const int64_t *stride,
                      size_t nstride, const MgOptInt *offset);
   void *(*operator_new)(size_t bytes);
-  /* A scope that profilers see; kwargs: an empty std::unordered_map.  0 when it went well. */
-  int32_t (*record_start)(const char *name, const void *kwargs, const void *inputs, uint64_t ninput,
+  /* A scope that profilers see; kwargs: an empty std::unordered_map; inputs: IValues.  0 when it went well.
+   */
+  int32_t (*record_start)(const char *name, const void *kwargs, void *const *inputs, uint64_t ninput,
                           void **scope);
   int32_t (*record_end)(void *scope);
+  int32_t (*tensor_to_ivalue)(MgTensor *t, void **out); /* new: one more reference to the tensor */
+  int32_t (*ivalue_delete)(void *value);
   const void *(*record_tls)(void);          /* at::get_record_function_tls_: begins with a std::vector */
   bool (*record_global)(void);              /* at::hasGlobalCallbacks */
   bool *anomaly_enabled;                    /* torch::autograd::AnomalyMode::_enabled */

@@ -22,6 +22,12 @@ def scopes(p):
     return [(e.name, around(e)) for e in ours]
 
 
+def shapes(p):
+    """By name without lines: the shapes that the scope shows, without empty ones."""
+    ours = [e for e in p.events() if e.name.startswith("magneto::")]
+    return {e.name.split(" (")[0].removeprefix("magneto::"): e.input_shapes for e in ours}
+
+
 def around(e):
     parent = e.cpu_parent.name if e.cpu_parent else ""
     return parent if parent.lower().startswith("magneto") else None
@@ -60,6 +66,33 @@ def test_inference(option, tmp_path):
     trace = json.loads((tmp_path / "trace.json").read_text())
     assert plan in {e.get("name") for e in trace["traceEvents"]}
     assert plan in {e.key for e in p.key_averages()}
+
+
+def test_graphs_and_their_steps_have_shapes():
+    f, x, w = magneto.compile(fused), torch.randn(64, 32), torch.randn(32, 16)
+    f(x, w)
+    assert shapes(profiled(f, x, w, record_shapes=True)) == {
+        "fused": [[64, 32], [32, 16]],
+        "add+relu+mul+sum": [[64, 32]],
+        "matmul+tanh": [[64, 32], [32, 16]],
+    }
+    assert not any(shapes(profiled(f, x, w)).values())
+
+
+def test_shapes_of_sizes_that_change_are_those_of_the_call():
+    f, w = magneto.compile(fused), torch.randn(8, 4)
+    for n in (3, 4, 5, 6):
+        seen = shapes(profiled(f, torch.randn(n, 8), w, record_shapes=True))
+        assert seen["fused"] == [[n, 8], [8, 4]], n
+        assert seen["add+relu+mul+sum"] == [[n, 8]], n
+
+
+def test_what_a_kernel_makes_for_itself_has_no_shape():
+    f = magneto.compile(lambda x, y: ((x + y).exp() * x).sum(0).cos())
+    x, y = torch.randn(6, 5), torch.randn(5)
+    f(x, y)
+    seen = shapes(profiled(f, x, y, record_shapes=True))
+    assert [s for name, s in seen.items() if "exp" in name] == [[[6, 5], [5]]]
 
 
 @pytest.mark.parametrize("stack", [False, True])
@@ -167,7 +200,8 @@ def test_stored_plans_have_names(tmp_path):
         "def f(x):\n    for _ in range(8): x = (x.sin() + 1) * x.cos()\n"
         "    y = x.sum(-1)\n    z = (y.cos() * 2).softmax(0)\n    return (z - y).exp().sum(), torch.relu(x * 3).amax(0)\n"
         "c = magneto.compile(f)\nx = torch.randn(16, 16)\nc(x)\n"
-        "with profile() as p:\n    c(x)\nprint([e.name for e in p.events() if 'magneto' in e.name])\n"
+        "with profile(record_shapes=True) as p:\n    c(x)\n"
+        "print([(e.name, e.input_shapes) for e in p.events() if 'magneto' in e.name])\n"
         "print(magneto._magneto.kernel_cache_info()['plans_loaded'])\n"
     )
     env = {**os.environ, "MAGNETO_CACHE_DIR": str(tmp_path / "cache"), "MAGNETO_CACHE": "1"}
@@ -181,8 +215,9 @@ def test_stored_plans_have_names(tmp_path):
     first, loaded, second, loaded_again = seen
     assert loaded == 0 and loaded_again == 1
     assert len(first) == len(second) >= 3
-    assert "(prog.py:5)" in first[0] and "(prog.py:8)" in second[0]
-    assert [n.split(" ")[0] for n in first] == [n.split(" ")[0] for n in second]
+    assert "(prog.py:5)" in first[0][0] and "(prog.py:8)" in second[0][0]
+    assert [(n.split(" ")[0], s) for n, s in first] == [(n.split(" ")[0], s) for n, s in second]
+    assert all(s for _, s in first)
 
 
 @pytest.mark.parametrize("grad", [False, True])
