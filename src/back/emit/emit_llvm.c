@@ -14,35 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct Group { /* the nests of one phase */
-  MgLoop **loop;
-  int n;
-  int first, end; /* inner loop indices [first, end) */
-  int keep;       /* indices below it are not reduced by this group's reductions */
-  const SymRef *range;
-  int vec; /* vector index or -1 */
-  bool reduces, masked_ok;
-  bool wide;  /* reductions over outer ranges, and bytes: several vectors of neighbouring results at a time */
-  int unroll; /* accumulators of each reduction */
-  int acc[64];  /* per nest: its first accumulator */
-  int sacc[64]; /* per nest: accumulator of the scalar tail, -1: none */
-} Group;
-
-typedef struct Stage { /* one of the loops that together run a range */
-  int lanes, unroll;
-  bool masked, scalar_tail;
-  bool repeats; /* masked, for more points than one vector has */
-} Stage;
-
 /* ---- stages ---- */
-
-typedef struct Walk {
-  Em *e;
-  Group *g;
-  int dim;
-  void (*body)(Em *e, Group *g, int dim, int u, const Stage *st);
-  bool carry; /* accumulators are running */
-} Walk;
 
 static EmRef tail_mask(Em *e, EmRef iv, EmRef hi, int lanes) {
   EmRef rem = em_arith(e, "sub $t $a, $b", OP_sub, hi, iv);
@@ -70,11 +42,11 @@ static EmRef tail_mask(Em *e, EmRef iv, EmRef hi, int lanes) {
 }
 
 /* Accumulators of a nest, which unrolled points take in turns; those of a scan all go on with the same. */
-static int acc_count(const Group *g, const MgLoop *l) { return l->kind == ML_scan ? 1 : g->unroll; }
+static int acc_count(const EmGroup *g, const MgLoop *l) { return l->kind == ML_scan ? 1 : g->unroll; }
 
 /* Which accumulators a stage changes: all of them in outer loops, its own copies in the innermost one. */
-static void live_accs(const Walk *w, const Stage *st, bool last, bool *live) {
-  const Group *g = w->g;
+static void live_accs(const EmWalk *w, const EmStage *st, bool last, bool *live) {
+  const EmGroup *g = w->g;
   memset(live, !last && w->carry, EMIT_MAX_ACC);
   if (!last || !w->carry) return;
   for (int i = 0; i < g->n; i++) {
@@ -87,7 +59,7 @@ static void live_accs(const Walk *w, const Stage *st, bool last, bool *live) {
 }
 
 /* Runs idx(dim) over [lo, hi) with one stage. */
-static void run_stage(Walk *w, EmRef lo, EmRef hi, const Stage *st, bool maybe_empty) {
+static void run_stage(EmWalk *w, EmRef lo, EmRef hi, const EmStage *st, bool maybe_empty) {
   Em *e = w->e;
   bool last = w->dim == w->g->end - 1, vec = w->dim == w->g->vec;
   int step = st->unroll * (vec ? st->lanes : 1), saved_lanes = e->lanes, saved_kv = e->kv;
@@ -125,35 +97,33 @@ static void run_stage(Walk *w, EmRef lo, EmRef hi, const Stage *st, bool maybe_e
   em_loop_close(e, run, &in);
 }
 
-/* end of the part of [lo, hi) that `step` divides */
-static EmRef whole_part(Em *e, EmRef lo, EmRef hi, int step) {
+EmRef em_whole_part(Em *e, EmRef lo, EmRef hi, int step) {
   if (step == 1) return hi;
   EmRef n = em_arith(e, "sub $t $a, $b", OP_sub, hi, lo);
   n = em_arith(e, "and $t $a, $b", OP_and, n, em_int(e, -(int64_t)step));
   return em_arith(e, "add $t $a, $b", OP_add, lo, n);
 }
 
-/* Runs idx(dim) over [lo, hi) as main, rest and tail stages. */
-static void run_range(Walk *w, EmRef lo, EmRef hi, bool maybe_empty) {
+void em_run_range(EmWalk *w, EmRef lo, EmRef hi, bool maybe_empty) {
   Em *e = w->e;
-  Group *g = w->g;
+  EmGroup *g = w->g;
   bool vec = w->dim == g->vec, last = w->dim == g->end - 1;
   int full = vec ? e->t->vector_bits / 32 : 1, unroll = last && w->carry ? g->unroll : 1;
   int lanes = vec ? full : e->lanes, steps[2] = {full * unroll, full};
   if (vec && g->wide) { /* whole cache lines of several neighbours, so that rows are read in long pieces */
-    Stage st = {.lanes = full * EMIT_WIDE, .unroll = 1};
-    EmRef end = whole_part(e, lo, hi, full * EMIT_WIDE);
+    EmStage st = {.lanes = full * EMIT_WIDE, .unroll = 1};
+    EmRef end = em_whole_part(e, lo, hi, full * EMIT_WIDE);
     run_stage(w, lo, end, &st, maybe_empty);
     lo = end;
     if (e->apart && g->masked_ok && !g->reduces) { /* fewer points than those: one body instead of two */
-      Stage rest = {.lanes = full, .unroll = 1, .masked = true, .repeats = true};
+      EmStage rest = {.lanes = full, .unroll = 1, .masked = true, .repeats = true};
       run_stage(w, lo, hi, &rest, maybe_empty);
       return;
     }
   }
   for (int i = unroll > 1 ? 0 : 1; i < 2; i++) {
-    EmRef end = whole_part(e, lo, hi, steps[i]);
-    Stage st = {.lanes = lanes, .unroll = i == 0 ? unroll : 1};
+    EmRef end = em_whole_part(e, lo, hi, steps[i]);
+    EmStage st = {.lanes = lanes, .unroll = i == 0 ? unroll : 1};
     run_stage(w, lo, end, &st, maybe_empty);
     lo = end;
   }
@@ -161,19 +131,19 @@ static void run_range(Walk *w, EmRef lo, EmRef hi, bool maybe_empty) {
   int64_t points;
   if (g->loop && e->tile < 0 && !g->masked_ok && g->vec < g->keep &&
       mg_ex_const_int(e->x, g->range[w->dim], &points) && full >= 16 && points % full >= full / 2) {
-    EmRef end = whole_part(e, lo, hi, full / 2); /* most of what is left */
-    Stage st = {.lanes = full / 2, .unroll = 1};
+    EmRef end = em_whole_part(e, lo, hi, full / 2); /* most of what is left */
+    EmStage st = {.lanes = full / 2, .unroll = 1};
     run_stage(w, lo, end, &st, maybe_empty);
     lo = end;
   }
-  Stage tail = {
+  EmStage tail = {
       .lanes = g->masked_ok ? full : 1, .unroll = 1, .masked = g->masked_ok, .scalar_tail = !g->masked_ok};
   run_stage(w, lo, hi, &tail, maybe_empty);
 }
 
 /* ---- groups ---- */
 
-static MgTy acc_ty(Em *e, const MgLoop *l) { return mg_expr(e->x, l->body)->ty; }
+MgTy em_acc_ty(Em *e, const MgLoop *l) { return mg_expr(e->x, l->body)->ty; }
 static bool is_arg(const MgLoop *l) { return mg_red_is_arg(l->red_op); }
 
 static int new_acc(Em *e, MgRedOp op, MgTy ty, int lanes) {
@@ -185,7 +155,7 @@ static int new_acc(Em *e, MgRedOp op, MgTy ty, int lanes) {
   return e->nacc++;
 }
 
-static void start_accs(Em *e, Group *g) {
+static void start_accs(Em *e, EmGroup *g) {
   bool across = g->vec >= g->keep; /* lanes hold different reduced points */
   int lanes = across ? e->t->vector_bits / 32 : e->lanes;
   for (int i = 0; i < g->n; i++) {
@@ -193,12 +163,12 @@ static void start_accs(Em *e, Group *g) {
     g->acc[i] = g->sacc[i] = -1;
     if (l->kind != ML_reduce && l->kind != ML_scan) continue;
     for (int u = 0; u < acc_count(g, l); u++) {
-      int a = new_acc(e, l->red_op, acc_ty(e, l), lanes);
+      int a = new_acc(e, l->red_op, em_acc_ty(e, l), lanes);
       if (u == 0) g->acc[i] = a;
       if (is_arg(l)) new_acc(e, RED_sum, TY_i64, lanes);
     }
     if (across && !g->masked_ok) {
-      g->sacc[i] = new_acc(e, l->red_op, acc_ty(e, l), 1);
+      g->sacc[i] = new_acc(e, l->red_op, em_acc_ty(e, l), 1);
       if (is_arg(l)) new_acc(e, RED_sum, TY_i64, 1);
     }
   }
@@ -212,9 +182,9 @@ static ExprRef position(Em *e, const MgLoop *l) {
   return p;
 }
 
-static void step_acc(Em *e, Group *g, int i, int u, const Stage *st) {
+static void step_acc(Em *e, EmGroup *g, int i, int u, const EmStage *st) {
   MgLoop *l = g->loop[i];
-  MgTy ty = acc_ty(e, l);
+  MgTy ty = em_acc_ty(e, l);
   int a = (st->scalar_tail ? g->sacc[i] : g->acc[i]) + u % acc_count(g, l) * (1 + is_arg(l));
   EmRef v[2] = {em_existing(e, l->red_op, ty, em_value(e, l->body, e->lanes))}, cur[2];
   if (e->rc) return;
@@ -230,9 +200,9 @@ static void step_acc(Em *e, Group *g, int i, int u, const Stage *st) {
   e->acc[a].cur = cur[0];
 }
 
-static void finish_acc(Em *e, Group *g, int i) {
+static void finish_acc(Em *e, EmGroup *g, int i) {
   MgLoop *l = g->loop[i];
-  MgTy ty = acc_ty(e, l);
+  MgTy ty = em_acc_ty(e, l);
   bool arg = is_arg(l);
   int a = g->acc[i];
   EmRef r[2] = {e->acc[a].cur, e->acc[a + arg].cur};
@@ -257,9 +227,74 @@ static void finish_acc(Em *e, Group *g, int i) {
   if (e->redval[n].id != -1 && e->redval[n].level < e->depth) e->redval[n].level = (uint8_t)e->depth;
 }
 
-static void emit_dims(Em *e, Group *g, int dim);
+/* ---- sums by blocks ---- */
 
-static void group_body(Em *e, Group *g, int dim, int u, const Stage *st) {
+static bool adds_floats(Em *e, const MgLoop *l) {
+  return l->kind == ML_reduce && l->red_op == RED_sum && mg_ty_is_float(em_acc_ty(e, l));
+}
+
+/* Points that are added up before they are added to the sum; 0: all of them.
+ * The error of n numbers that are added up one after the other grows with n; ATen adds up by blocks, too. */
+static int64_t sum_block(Em *e, const EmGroup *g) {
+  bool sums = false;
+  for (int i = 0; i < g->n; i++) {
+    if (g->loop[i]->kind == ML_scan) return 0;
+    sums |= adds_floats(e, g->loop[i]);
+  }
+  int across = g->vec == g->end - 1 ? e->t->vector_bits / 32 : 1;
+  return sums ? (int64_t)MG_TUNE_SUM_BLOCK * g->unroll * across : 0;
+}
+
+/* Do the ranges from `dim` on have so many points? */
+static bool has_points(Em *e, const EmGroup *g, int dim, int64_t points) {
+  int64_t n = 1;
+  for (int k = dim; k < g->end && n < points; k++) {
+    int64_t range = mg_sym_hint(e->x, g->range[k]);
+    n *= range < 0 ? 0 : range < points ? range : points;
+  }
+  return n >= points;
+}
+
+/* Accumulators of floats that are added up: what they hold goes to `held`, and they start again; or the other
+ * way. */
+static void sum_accs(Em *e, const EmGroup *g, EmRef *held, bool start) {
+  for (int i = 0; i < g->n && !e->rc; i++) {
+    if (g->acc[i] < 0 || !adds_floats(e, g->loop[i])) continue;
+    MgTy ty = em_acc_ty(e, g->loop[i]);
+    for (int u = 0; u <= g->unroll; u++) {
+      int a = u < g->unroll ? g->acc[i] + u : g->sacc[i];
+      if (a < 0) continue;
+      int lanes = e->acc[a].lanes;
+      if (start) held[a] = e->acc[a].cur;
+      e->acc[a].cur = start ? em_acc_start(e, RED_sum, ty, lanes)
+                            : em_combine(e, RED_sum, ty, lanes, held[a], e->acc[a].cur);
+    }
+  }
+}
+
+/* Runs the innermost range [0, hi) by blocks. */
+static void run_blocks(EmWalk *w, EmRef hi, int64_t block, bool maybe_empty) {
+  Em *e = w->e;
+  EmRef held[EMIT_MAX_ACC];
+  bool live[EMIT_MAX_ACC];
+  EmEntry in;
+  int k = w->g->end; /* no nest has this index */
+  memset(live, true, sizeof live);
+  em_loop_open(e, k, em_int(e, 0), hi, (int)block, EM_RUN_loop, maybe_empty, live);
+  if (e->rc) return;
+  em_loop_enter(e, EM_RUN_loop, &in);
+  sum_accs(e, w->g, held, true);
+  EmRef lo = e->idx[k];
+  EmRef stop = em_arith(e, "$0 = icmp slt $t $a, $b\n$d = select i1 $0, $t $a, $t $b", OP_min,
+                        em_arith(e, "add $t $a, $b", OP_add, lo, em_int(e, block)), hi);
+  em_run_range(w, lo, stop, false);
+  sum_accs(e, w->g, held, false);
+  em_loop_close(e, EM_RUN_loop, &in);
+}
+
+static void emit_dims(Em *e, EmGroup *g, int dim);
+
+static void group_body(Em *e, EmGroup *g, int dim, int u, const EmStage *st) {
   if (dim + 1 < g->end || (g->reduces && dim + 1 == g->keep)) {
     emit_dims(e, g, dim + 1);
     return;
@@ -277,7 +312,22 @@ static void group_body(Em *e, Group *g, int dim, int u, const Stage *st) {
   }
 }
 
-static void emit_dims(Em *e, Group *g, int dim) {
+/* Runs index `dim` and the later ones. */
+static void run_dims(Em *e, EmGroup *g, int dim) {
+  EmWalk w = {.e = e, .g = g, .dim = dim, .body = group_body, .carry = g->reduces && dim >= g->keep};
+  int64_t lo, hi, block = w.carry ? sum_block(e, g) : 0;
+  bool some = mg_ex_range(e->x, g->range[dim], &lo, &hi) && lo >= 1;
+  bool last = dim == g->end - 1 && g->end < MG_MAX_IDX && e->depth + 3 < EMIT_MAX_SCOPE;
+  bool inner = block && dim > g->keep && has_points(e, g, dim, block); /* of a sum over several dimensions */
+  EmRef points = em_value(e, g->range[dim], 1), held[EMIT_MAX_ACC];
+  if (inner) sum_accs(e, g, held, true);
+  if (block && last && has_points(e, g, dim, MG_TUNE_SUM_BLOCKS * block))
+    run_blocks(&w, points, block, !some);
+  else em_run_range(&w, em_int(e, 0), points, !some);
+  if (inner) sum_accs(e, g, held, false);
+}
+
+static void emit_dims(Em *e, EmGroup *g, int dim) {
   if (e->rc) return;
   bool starts = g->reduces && dim == g->keep;
   int nacc = e->nacc;
@@ -286,13 +336,10 @@ static void emit_dims(Em *e, Group *g, int dim) {
     if (e->rc) return;
   }
   if (dim == g->end) {
-    Stage st = {.lanes = e->lanes, .unroll = 1};
+    EmStage st = {.lanes = e->lanes, .unroll = 1};
     group_body(e, g, dim, 0, &st);
   } else {
-    Walk w = {.e = e, .g = g, .dim = dim, .body = group_body, .carry = g->reduces && dim >= g->keep};
-    int64_t lo, hi;
-    bool some = mg_ex_range(e->x, g->range[dim], &lo, &hi) && lo >= 1;
-    run_range(&w, em_int(e, 0), em_value(e, g->range[dim], 1), !some);
+    run_dims(e, g, dim);
   }
   if (!starts) return;
   for (int i = 0; i < g->n && !e->rc; i++) {
@@ -340,7 +387,7 @@ static bool is_wide(Em *e, MgLoop **loop, int n, int vec) {
 }
 
 /* May the group's tail be masked, and do several accumulators pay off? */
-static void look_at_accesses(Em *e, Group *g) {
+static void look_at_accesses(Em *e, EmGroup *g) {
   bool gathers = false;
   for (int i = 0; i < g->n && g->vec >= 0; i++) {
     gathers = gathers || !em_contiguous_only(e, g->loop[i], g->vec, true);
@@ -352,14 +399,14 @@ static void look_at_accesses(Em *e, Group *g) {
 }
 
 static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
-  Group g = {.loop = loop,
-             .n = n,
-             .first = shared,
-             .end = shared,
-             .keep = shared,
-             .vec = -1,
-             .unroll = 1,
-             .masked_ok = true};
+  EmGroup g = {.loop = loop,
+               .n = n,
+               .first = shared,
+               .end = shared,
+               .keep = shared,
+               .vec = -1,
+               .unroll = 1,
+               .masked_ok = true};
   uint32_t ops = 0;
   bool scans = false;
   if (n > 64) {
@@ -405,7 +452,7 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
   e->tile = -1;
 }
 
-static void emit_groups(Em *e, Group *outer, int dim, int u, const Stage *st) {
+static void emit_groups(Em *e, EmGroup *outer, int dim, int u, const EmStage *st) {
   const MgKernel *k = e->k;
   int shared = k->nshared;
   e->base_level = e->depth;
@@ -474,122 +521,6 @@ static void emit_entry(Em *e) {
   }
 }
 
-/* ---- streamed column reductions ---- */
-
-/* Sums over rows of a matrix that no cache holds: a block of columns at a time, some rows of it side by side,
- * so that memory is read in long pieces; the accumulators of the block are on the stack. */
-enum { STREAM_BLOCK = 2 }; /* loop index of blocks; 0: column, 1: row */
-
-static bool is_streamed(Em *e, const Group *g) {
-  const MgLoop *l = &e->own[0];
-  if (e->k->nloop != 1 || !g->wide || l->kind != ML_reduce || l->nouter != 1 || l->nred != 1) return false;
-  int64_t rows = mg_sym_hint(e->x, l->range[1]), columns = mg_sym_hint(e->x, l->range[0]);
-  return rows >= 2 * MG_TUNE_STREAM_ROWS && columns >= MG_TUNE_STREAM_LEAST &&
-         rows * columns >= MG_TUNE_STREAM_POINTS;
-}
-
-/* The accumulators of the columns at hand, in memory. */
-static EmRef stream_at(Em *e) {
-  MgTy ty = acc_ty(e, &e->own[0]);
-  EmRef at = em_arith(e, "sub $t $a, $b", OP_sub, e->idx[0], e->idx[STREAM_BLOCK]),
-        p = em_new(e, e->depth, 1);
-  mg_sb_printf(em_at(e, e->depth), "  %%v%d = getelementptr %s, ptr %%stream, i64 ", p.id, em_ty(ty));
-  em_put(e, em_at(e, e->depth), at, TY_i64);
-  mg_sb_putc(em_at(e, e->depth), '\n');
-  return p;
-}
-
-static EmRef stream_load(Em *e, EmRef p) {
-  MgTy ty = acc_ty(e, &e->own[0]);
-  EmRef v = em_new(e, e->depth, e->lanes);
-  MgStrbuf *b = em_at(e, e->depth);
-  mg_sb_printf(b, "  %%v%d = load ", v.id);
-  em_put_ty(b, em_ty(ty), e->lanes);
-  mg_sb_printf(b, ", ptr %%v%d, align %d\n", p.id, mg_ty_size(ty));
-  return v;
-}
-
-static void stream_store(Em *e, EmRef p, EmRef v) {
-  MgTy ty = acc_ty(e, &e->own[0]);
-  MgStrbuf *b = em_at(e, e->depth);
-  mg_sb_puts(b, "  store ");
-  em_put_ty(b, em_ty(ty), e->lanes);
-  mg_sb_putc(b, ' ');
-  em_put(e, b, v, ty);
-  mg_sb_printf(b, ", ptr %%v%d, align %d\n", p.id, mg_ty_size(ty));
-}
-
-static void stream_start(Em *e, Group *g, int dim, int u, const Stage *st) {
-  stream_store(e, stream_at(e), em_acc_start(e, e->own[0].red_op, acc_ty(e, &e->own[0]), e->lanes));
-  (void)g, (void)dim, (void)u, (void)st;
-}
-
-/* Some rows of the columns at hand, added up as a tree. */
-static void stream_rows(Em *e, Group *g, int dim, int u, const Stage *st) {
-  MgLoop *l = &e->own[0];
-  EmRef v[MG_TUNE_STREAM_ROWS], row = e->idx[1];
-  int n = e->scope[row.level].step;
-  for (int i = 0; i < n && !e->rc; i++) {
-    if (i) {
-      e->scope[row.level].serial = ++e->serial;
-      e->scope[e->depth].serial = ++e->serial;
-      e->idx[1] = em_arith(e, "add $t $a, $b", OP_add, row, em_int(e, i));
-      e->idx[1].level = row.level;
-    }
-    v[i] = em_value(e, l->body, e->lanes);
-  }
-  for (int half = n / 2; half && !e->rc; half /= 2)
-    for (int i = 0; i < half; i++) v[i] = em_combine(e, l->red_op, acc_ty(e, l), e->lanes, v[i], v[i + half]);
-  if (e->rc) return;
-  EmRef p = stream_at(e);
-  stream_store(e, p, em_combine(e, l->red_op, acc_ty(e, l), e->lanes, stream_load(e, p), v[0]));
-  e->idx[1] = row;
-  e->scope[row.level].serial = ++e->serial; /* nothing of the last row is taken for the first */
-  (void)g, (void)dim, (void)u, (void)st;
-}
-
-static void stream_finish(Em *e, Group *g, int dim, int u, const Stage *st) {
-  e->redval[0] = stream_load(e, stream_at(e));
-  em_store(e, &e->own[0], e->own[0].value);
-  (void)g, (void)dim, (void)u, (void)st;
-}
-
-static void emit_streamed(Em *e, Group *g, EmRef begin, EmRef end) {
-  static const bool none[EMIT_MAX_ACC];
-  const MgLoop *l = &e->own[0];
-  EmEntry in;
-  mg_sb_printf(em_at(e, 0), "  %%stream = alloca %s, i64 %d, align 64\n", em_ty(acc_ty(e, l)),
-               MG_TUNE_STREAM_COLUMNS);
-  for (int k = 0; k < MG_MAX_IDX; k++) mg_ex_set_idx_range(e->x, k, k < 2 ? l->range[k] : 0);
-  e->red_vec = true;
-  g->wide = false;
-  em_loop_open(e, STREAM_BLOCK, begin, end, MG_TUNE_STREAM_COLUMNS, EM_RUN_loop, true, none);
-  if (e->rc) return;
-  em_loop_enter(e, EM_RUN_loop, &in);
-  e->base_level = e->depth;
-  EmRef lo = e->idx[STREAM_BLOCK];
-  EmRef hi = em_arith(e, "$0 = icmp slt $t $a, $b\n$d = select i1 $0, $t $a, $t $b", OP_min,
-                      em_arith(e, "add $t $a, $b", OP_add, lo, em_int(e, MG_TUNE_STREAM_COLUMNS)), end);
-  Walk w = {.e = e, .g = g, .dim = 0, .body = stream_start};
-  run_range(&w, lo, hi, false);
-  EmRef row = em_int(e, 0), rows = em_value(e, l->range[1], 1);
-  w.body = stream_rows;
-  for (int step = MG_TUNE_STREAM_ROWS; step && !e->rc; step = step > 1 ? 1 : 0) {
-    EmEntry rows_in;
-    EmRef stop = whole_part(e, row, rows, step);
-    em_loop_open(e, 1, row, stop, step, EM_RUN_loop, true, none);
-    if (e->rc) return;
-    em_loop_enter(e, EM_RUN_loop, &rows_in);
-    run_range(&w, lo, hi, false);
-    em_loop_close(e, EM_RUN_loop, &rows_in);
-    row = stop;
-  }
-  w.body = stream_finish;
-  run_range(&w, lo, hi, false);
-  em_loop_close(e, EM_RUN_loop, &in);
-  e->red_vec = false;
-}
-
 /* iv divided by the size n, or the remainder. */
 static EmRef outer_divide(Em *e, const char *op, EmRef iv, EmRef n) {
   EmRef r = em_new(e, iv.level > n.level ? iv.level : n.level, 1);
@@ -617,14 +548,14 @@ static void bind_shared(Em *e, EmRef iv) {
   }
 }
 
-static void rows_body(Em *e, Group *g, int dim, int u, const Stage *st) {
+static void rows_body(Em *e, EmGroup *g, int dim, int u, const EmStage *st) {
   bind_shared(e, e->idx[dim]);
   emit_groups(e, g, dim, u, st);
 }
 
 static void emit_outer(Em *e) {
   const MgKernel *k = e->k;
-  Group g = {.first = 0, .end = 2, .keep = 2, .vec = -1, .unroll = 1, .masked_ok = true};
+  EmGroup g = {.first = 0, .end = 2, .keep = 2, .vec = -1, .unroll = 1, .masked_ok = true};
   if (k->nshared == 0) {
     emit_groups(e, &g, 0, 0, NULL);
     return;
@@ -642,12 +573,12 @@ static void emit_outer(Em *e) {
     for (uint32_t i = 0; i < k->nloop && i < EMIT_WIDE_LOOPS; i++) all[i] = &e->own[i];
     g.wide = k->nloop <= e->wide_loops && is_wide(e, all, (int)k->nloop, 0);
   }
-  if (is_streamed(e, &g)) {
-    emit_streamed(e, &g, begin, end);
+  if (em_is_streamed(e, &g)) {
+    em_streamed(e, &g, begin, end);
     return;
   }
-  Walk w = {.e = e, .g = &g, .dim = 0, .body = rows_body};
-  run_range(&w, begin, end, true);
+  EmWalk w = {.e = e, .g = &g, .dim = 0, .body = rows_body};
+  em_run_range(&w, begin, end, true);
 }
 
 static void end(Em *e) {

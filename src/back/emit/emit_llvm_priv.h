@@ -219,4 +219,41 @@ static inline EmRef em_select(Em *e, MgTy ty, int lanes, EmRef m, EmRef a, EmRef
   EmRef s[3] = {m, a, b};
   return em_template(e, "select $p $a, $t $b, $t $c", ty, ty, lanes, s, 3);
 }
+/* emit_llvm.c */
+typedef struct EmGroup { /* the nests of one phase */
+  MgLoop **loop;
+  int n;
+  int first, end; /* inner loop indices [first, end) */
+  int keep;       /* indices below it are not reduced by this group's reductions */
+  const SymRef *range;
+  int vec; /* vector index or -1 */
+  bool reduces, masked_ok;
+  bool wide;  /* reductions over outer ranges, and bytes: several vectors of neighbouring results at a time */
+  int unroll; /* accumulators of each reduction */
+  int acc[64];  /* per nest: its first accumulator */
+  int sacc[64]; /* per nest: accumulator of the scalar tail, -1: none */
+} EmGroup;
+
+typedef struct EmStage { /* one of the loops that together run a range */
+  int lanes, unroll;
+  bool masked, scalar_tail;
+  bool repeats; /* masked, for more points than one vector has */
+} EmStage;
+
+typedef struct EmWalk {
+  Em *e;
+  EmGroup *g;
+  int dim;
+  void (*body)(Em *e, EmGroup *g, int dim, int u, const EmStage *st);
+  bool carry; /* accumulators are running */
+} EmWalk;
+
+MgTy em_acc_ty(Em *e, const MgLoop *l); /* of a reduction's accumulator */
+EmRef em_whole_part(Em *e, EmRef lo, EmRef hi,
+                    int step); /* end of the part of [lo, hi) that `step` divides */
+/* Runs idx(dim) over [lo, hi) as main, rest and tail stages. */
+void em_run_range(EmWalk *w, EmRef lo, EmRef hi, bool maybe_empty);
+/* emit_llvm_stream.c */
+bool em_is_streamed(Em *e, const EmGroup *g); /* is the kernel such a reduction? */
+void em_streamed(Em *e, EmGroup *g, EmRef begin, EmRef end);
 #endif
