@@ -347,6 +347,18 @@ static PyObject *callable_run(PyObject *o, PyObject *const *args, size_t nargsf,
   return result;
 }
 
+/* A call that has a node in the tree of calls. */
+static PyObject *callable_in_tree(Callable *c, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+  PyObject *self;
+  PyFunctionObject *func = c->fn && mg_hook_mode != HOOK_record ? callable_function(c->fn, &self) : NULL;
+  if (!func) return callable_run((PyObject *)c, args, nargsf, kwnames);
+  MgCallMark mark =
+      mg_call_enter((PyCodeObject *)func->func_code, self ? Py_TYPE(self)->tp_name : NULL, true);
+  PyObject *r = callable_run((PyObject *)c, args, nargsf, kwnames);
+  mg_call_leave(mark);
+  return r;
+}
+
 static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
   static _Thread_local bool within; /* a call that is measured */
   Callable *c = (Callable *)o;
@@ -356,10 +368,11 @@ static PyObject *callable_call(PyObject *o, PyObject *const *args, size_t nargsf
       return mode == HOOK_off ? PyObject_Vectorcall(c->plain ? c->plain : c->fn, args, nargsf, kwnames)
                               : callable_eager(c, args, nargsf, kwnames);
   }
-  if (!mg_measure_on || within) return callable_run(o, args, nargsf, kwnames);
+  if (!mg_measure_on) return callable_run(o, args, nargsf, kwnames);
+  if (within) return callable_in_tree(c, args, nargsf, kwnames);
   within = true;
   uint64_t t = mg_ticks();
-  PyObject *r = callable_run(o, args, nargsf, kwnames);
+  PyObject *r = callable_in_tree(c, args, nargsf, kwnames);
   mg_ticks_add(&mg_stats.calls, t);
   within = false;
   return r;

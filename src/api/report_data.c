@@ -154,14 +154,16 @@ static PyObject *report_plans(void) {
 
 static PyObject *report_data(PyObject *self, PyObject *unused) {
   PyObject *plans = report_plans(), *events = plans ? mg_events_list() : NULL;
-  PyObject *places = events ? mg_places_list() : NULL;
-  if (!places) {
+  PyObject *places = events ? mg_places_list() : NULL, *tree = places ? mg_calls_list() : NULL;
+  if (!tree) {
     Py_XDECREF(plans);
     Py_XDECREF(events);
+    Py_XDECREF(places);
     return NULL;
   }
-  return Py_BuildValue("{s:N,s:N,s:N,s:K,s:d}", "plans", plans, "events", events, "places", places, "calls",
-                       (unsigned long long)mg_stats.calls.n, "calls_ms", mg_ticks_ms(mg_stats.calls.ticks));
+  return Py_BuildValue("{s:N,s:N,s:N,s:N,s:K,s:d}", "plans", plans, "events", events, "places", places,
+                       "tree", tree, "calls", (unsigned long long)mg_stats.calls.n, "calls_ms",
+                       mg_ticks_ms(mg_stats.calls.ticks));
 }
 
 /* ---- the machine ---- */

@@ -718,7 +718,7 @@ static PyObject *drive_run(MgDrive *d, bool waiting) {
   }
 }
 
-PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, bool waiting) {
+static PyObject *drive_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, bool waiting) {
   MgDrive d = {.at = {.ts = ts, .f = f, .cfg = cfg}, .pass = -1};
   mg_pyframe_view(f, &d.at.v);
   if (!(d.at.info = mg_code_info(d.at.v.code)) || !(d.at.code = mg_code_decoded(d.at.info, d.at.v.code)) ||
@@ -736,6 +736,14 @@ PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, bo
   d.ended = !waiting;
   drive_note_idle(&d);
   mg_pyframe_leave_call(ts);
+  return r;
+}
+
+PyObject *mg_resume_frame(PyThreadState *ts, MgFrame *f, const MgConfig *cfg, bool waiting) {
+  if (!mg_measure_on) return drive_frame(ts, f, cfg, waiting);
+  MgCallMark mark = mg_call_enter(mg_pyframe_code(f), NULL, false);
+  PyObject *r = drive_frame(ts, f, cfg, waiting);
+  mg_call_leave(mark);
   return r;
 }
 

@@ -140,6 +140,92 @@ def test_a_line_that_makes_all_sizes_constants_is_named(tmp_path):
     assert all(v["line"] and v["text"] for v in facts["static"])
 
 
+CALLING = """
+import torch, magneto
+
+
+class Block(torch.nn.Module):
+    def forward(self, x):
+        y = x.sin()
+        print("", end="")
+        return y + x
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(Block() for _ in range(2))
+
+    def forward(self, x):
+        for b in self.blocks:
+            x = b(x)
+        return x
+
+
+@magneto.compile
+def alone(x):
+    return x.cos()
+
+
+net = magneto.compile(Net())
+for _ in range(3):
+    net(torch.ones(4))
+    alone(torch.ones(4))
+magneto.reset()
+for _ in range(5):
+    net(torch.ones(4))
+    alone(torch.ones(4))
+"""
+
+
+def test_the_tree_of_calls_has_who_called_what(tmp_path):
+    """Of what ran since the reset."""
+    facts = made(tmp_path, CALLING)
+    calls = {c["name"]: c for c in facts["calls"]}
+    assert (calls["Net"]["depth"], calls["Net"]["calls"], calls["Net"]["callable"]) == (0, 5, True)
+    assert (calls["alone"]["depth"], calls["alone"]["calls"]) == (0, 5)
+    assert (calls["Block.forward"]["calls"], calls["Block.forward"]["callable"]) == (10, False)
+    assert calls["Block.forward"]["depth"] > calls["Net.forward"]["depth"] > 0
+    assert calls["Block.forward"]["breaks"] >= 1 and calls["alone"]["graphs"]
+    names = [c["name"] for c in facts["calls"]]
+    assert names.index("Net") < names.index("Net.forward") < names.index("Block.forward")
+    assert sum(c["own_ms"] for c in facts["calls"]) == pytest.approx(
+        sum(c["ms"] for c in facts["calls"] if not c["depth"]), rel=1e-3
+    )
+
+
+def test_recursion_and_threads_have_places_of_their_own_in_the_tree(tmp_path):
+    program = """
+    import threading
+    import torch, magneto
+
+    def down(x, n):
+        print("", end="")
+        return down(x + 1, n - 1) if n else x
+
+    g = magneto.compile(down)
+
+    def work():
+        for _ in range(50):
+            g(torch.ones(3), 2)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    try:
+        g(torch.ones(3), "no number")
+    except TypeError:
+        pass
+    g(torch.ones(3), 0)
+    """
+    facts = made(tmp_path, textwrap.dedent(program))
+    depths = [c["depth"] for c in facts["calls"]]
+    assert depths and depths[0] == 0 and all(b <= a + 1 for a, b in zip(depths, depths[1:], strict=False))
+    assert max(depths) <= 3 and sum(c["calls"] for c in facts["calls"] if not c["depth"]) == 152
+
+
 def test_ids_are_unique_and_links_land(page):
     text = page.read_text()
     ids = re.findall(r'\bid="([^"]+)"', text)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import __version__, _magneto, doctor
-from . import advice, guards, modules, sources
+from . import advice, calls, guards, modules, sources
 
 Facts = dict[str, Any]
 
@@ -21,7 +21,8 @@ _ASSEMBLED = 12  # slowest kernels whose assembly is shown
 
 def facts(data: Facts, checked: Facts | None) -> Facts:
     """Everything that the page shows."""
-    entries = [_entry(e) for e in sorted(_magneto.entries(), key=lambda e: e["number"])]
+    made = sorted(_magneto.entries(), key=lambda e: e["number"])
+    entries = [_entry(e) for e in made]
     names = modules.names()
     for e in entries:
         e["guards"] = guards.rows(e["guards"], names)
@@ -55,6 +56,7 @@ def facts(data: Facts, checked: Facts | None) -> Facts:
         "left": _left(),
         "places": places,
         "files": files,
+        "calls": calls.rows(data["tree"], entries, {e["number"]: e["code"] for e in made}, plans),
         "check": checked,
         "environment": _environment(),
         "caches": {"kernels": _magneto.kernel_cache_info(), "disk": _magneto.disk_cache_info()},
