@@ -416,3 +416,11 @@ def test_writes_that_read_the_same_elements_stay_in_the_graph():
 
     compiled = magneto.compile(f, fullgraph=True)
     assert_calls_same(compiled, f, [(torch.arange(4.0),)], times=2)
+
+
+def test_reversed_subtraction_has_the_strides_of_its_second_operand():
+    """models 24112824"""
+    a, b = torch.rand(2, 3).t(), torch.rand(3, 2)
+    for x, y in ((a, b), (b, a)):
+        check(torch.rsub, x, y)
+        check(lambda x, y: torch.rsub(x, y) * 2, x, y)

@@ -87,6 +87,7 @@ static uint32_t tree_number = 1; /* of this tree; others were given up */
 
 static _Thread_local struct {
   uint32_t at, number; /* node that runs, of which tree */
+  uint32_t last;       /* node of the last call, which the next one often is; 0: none */
   bool begun;          /* a callable was called, and its frame has not started */
 } tree_here;
 
@@ -110,15 +111,22 @@ static uint32_t tree_find(uint32_t caller, PyCodeObject *co, const char *of, boo
   return tree_n++;
 }
 
+/* Is the node what this call from here has? */
+static bool tree_same(uint32_t node, PyCodeObject *co, bool callable) {
+  const TreeNode *n = &tree[node];
+  return node && n->code == co && n->caller == tree_here.at && n->callable == callable;
+}
+
 MgCallMark mg_call_enter(PyCodeObject *co, const char *of, bool callable) {
-  if (tree_here.number != tree_number) tree_here.at = 0, tree_here.begun = false;
+  if (tree_here.number != tree_number) tree_here.at = tree_here.last = 0, tree_here.begun = false;
   tree_here.number = tree_number;
   bool own = tree_here.begun && !callable && tree[tree_here.at].code == co; /* the callable's own frame */
   tree_here.begun = false;
-  uint32_t at = own ? 0 : tree_find(tree_here.at, co, of, callable);
+  uint32_t at = own ? 0 : tree_same(tree_here.last, co, callable) ? tree_here.last
+                        : tree_find(tree_here.at, co, of, callable);
   if (!at) return (MgCallMark){0};
   MgCallMark mark = {.since = mg_ticks(), .before = tree_here.at, .number = tree_number};
-  tree_here.at = at;
+  tree_here.at = tree_here.last = at;
   tree_here.begun = callable;
   return mark;
 }

@@ -107,6 +107,10 @@ MgRc mg_infer_promote(MgInfer *in) {
     return mg_infer_out(in, 0, mg_val(in->g, mg_infer_tensor(in, "self"))->dtype, &size, NULL);
   }
   case TOP_binary_cross_entropy_backward: return mg_infer_like(in, 0, d, mg_infer_tensor(in, "self"));
+  case TOP_rsub_Tensor: { /* other - self: the order of operands decides between strides */
+    ValRef v[2] = {mg_infer_tensor(in, "other"), mg_infer_tensor(in, "self")};
+    return mg_infer_iter(in, 0, d, v, 2);
+  }
   case TOP_log_sigmoid_backward: {
     ValRef v[2] = {mg_infer_tensor(in, "grad_output"), mg_infer_tensor(in, "self")};
     return mg_infer_iter(in, 0, d, v, 2);
