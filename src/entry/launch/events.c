@@ -122,8 +122,9 @@ MgCallMark mg_call_enter(PyCodeObject *co, const char *of, bool callable) {
   tree_here.number = tree_number;
   bool own = tree_here.begun && !callable && tree[tree_here.at].code == co; /* the callable's own frame */
   tree_here.begun = false;
-  uint32_t at = own ? 0 : tree_same(tree_here.last, co, callable) ? tree_here.last
-                        : tree_find(tree_here.at, co, of, callable);
+  uint32_t at = 0;
+  if (!own && tree_same(tree_here.last, co, callable)) at = tree_here.last;
+  else if (!own) at = tree_find(tree_here.at, co, of, callable);
   if (!at) return (MgCallMark){0};
   MgCallMark mark = {.since = mg_ticks(), .before = tree_here.at, .number = tree_number};
   tree_here.at = tree_here.last = at;
