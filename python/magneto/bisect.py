@@ -8,6 +8,7 @@ It is then written as a program of its own.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import pathlib
 import signal
@@ -74,24 +75,30 @@ def _how(status: int) -> str:
     return f"it ends the process by {_signal_name(status)}"
 
 
-def _crash(case: locate.Case, limit: int = -1) -> beside.Found | None:
-    """Does a process that compiles and runs the case end by a signal, or not end?"""
+def _ends_alike(status: int, wanted: int) -> bool:
+    """Do both hang, or both end by a signal?  On a busy machine a trial may be late, which is no crash."""
+    return status < 0 and (status == HUNG) == (wanted == HUNG)
+
+
+def _crash(wanted: int, case: locate.Case, limit: int = -1) -> beside.Found | None:
+    """Does a process that compiles and runs the case end as the program did?"""
     env = {name: value for name, value in os.environ.items() if name != "MAGNETO_REPRO"}
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "case.pt"
         torch.save(case, file)
         command = [sys.executable, "-m", "magneto._trust.trial", str(file), str(limit)]
         status = _run(command, env, TRIAL, quiet=True)
-    return beside.Found(_how(status), []) if status < 0 else None
+    return beside.Found(_how(status), []) if _ends_alike(status, wanted) else None
 
 
 def _after_crash(file: pathlib.Path, status: int, seconds: float) -> str | None:
     """The program that shows it; None: the graph that was at work does not crash by itself."""
     p, inputs, diff = torch.load(file, weights_only=False)
-    if not _crash((p, inputs, diff)):
+    crash = functools.partial(_crash, status)
+    if not crash((p, inputs, diff)):
         return None
-    place = locate.locate(p, inputs, diff, _crash, seconds)
-    return repro.write(place, _how(status), (p, inputs, diff), _crash)
+    place = locate.locate(p, inputs, diff, crash, seconds)
+    return repro.write(place, _how(status), (p, inputs, diff), crash)
 
 
 def _title(file: pathlib.Path) -> str:

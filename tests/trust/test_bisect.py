@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from magneto import bisect as bisecting
+
 PROGRAM = """
 import torch, magneto
 class Net(torch.nn.Module):
@@ -79,6 +81,16 @@ def test_a_crash_is_found_and_shown_by_a_small_program(bisect):
     assert program.read_text().count("torch.ops.") == 1
     shown = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=env)
     assert shown.returncode == -6
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted", "alike"),
+    [(-6, -6, True), (-11, -6, True), (bisecting.HUNG, -6, False), (-6, bisecting.HUNG, False)]
+    + [(bisecting.HUNG, bisecting.HUNG, True), (0, -6, False), (1, bisecting.HUNG, False)],
+)
+def test_a_trial_that_is_late_is_no_crash(status, wanted, alike):
+    """On a busy machine trials were late, and a node that is right was shown."""
+    assert bisecting._ends_alike(status, wanted) == alike
 
 
 def test_a_graph_that_cannot_be_compiled_is_shown(bisect):
