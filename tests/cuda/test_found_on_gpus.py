@@ -1,9 +1,12 @@
 """Programs that random models and the dashboard found wrong on a GPU."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 
 import magneto
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 def same(fn, *makes, calls=4, **options):
@@ -119,3 +122,15 @@ def test_associative_scan_in_pointwise_mode():
     want, got = torch.stack(states), magneto.compile(fn)(decay, x)
     grads = [torch.autograd.grad(r.square().sum(), (decay, x)) for r in (got, want)]
     torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-4)
+
+
+def test_bounds_that_are_numbers_that_change():
+    compiled = magneto.compile(lambda x, n: (x.clamp(max=n), x.clamp(-1, n), x.clamp(min=n / 2)))
+    for n in range(6):
+        x = torch.randn(20, device="cuda", requires_grad=True)
+        y = x.detach().clone().requires_grad_()
+        got, want = compiled(x, n), (y.clamp(max=n), y.clamp(-1, n), y.clamp(min=n / 2))
+        torch.testing.assert_close(got, want)
+        torch.stack(got).sum().backward()
+        torch.stack(want).sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)

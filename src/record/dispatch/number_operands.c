@@ -98,6 +98,22 @@ static PyObject *symcall_tensor(SymCall *c, PyObject *o) {
   return t && dtype >= 0 ? symcall_cast(c, t, dtype) : t;
 }
 
+/* t on the device of the call's tensor: clamp takes no bounds of the CPU on a GPU. */
+static PyObject *symcall_move(SymCall *c, PyObject *t) { /* steals t */
+  PyObject *self = PyList_GET_ITEM(c->args, 0);
+  const MgVal *v = self && mg_standin_is(self) ? mg_val(c->cap->rec->g, mg_standin_val(self)) : NULL;
+  if (!t || !v || v->device != DEV_cuda) return t;
+  PyObject *device = mg_torchobj_new_device(v->device, v->dev_index),
+           *kw = device ? Py_BuildValue("{s:O}", "device", device) : NULL;
+  PyObject *a = kw ? PyTuple_Pack(1, t) : NULL,
+           *r = a ? mg_dispatch_call(c->cap, "_to_copy", "default", a, kw) : NULL;
+  Py_XDECREF(device);
+  Py_XDECREF(kw);
+  Py_XDECREF(a);
+  Py_DECREF(t);
+  return r;
+}
+
 /* The same for a list; plain numbers become tensors too. */
 static PyObject *symcall_tensors(SymCall *c, PyObject *list) {
   PyObject *r = PyList_New(0);
@@ -219,7 +235,7 @@ static PyObject *symcall_constant(SymCall *c, PyObject *o) {
   Py_XDECREF(dt);
   Py_XDECREF(kw);
   Py_XDECREF(a);
-  return t && dtype >= 0 ? symcall_cast(c, t, dtype) : t;
+  return symcall_move(c, t && dtype >= 0 ? symcall_cast(c, t, dtype) : t);
 }
 
 /* Overloads that take a tensor, or a list of them, where this one takes a number. */
@@ -347,7 +363,7 @@ static int symcall_instead(SymCall *c, PyObject **r) {
     if (all && symcall_set(c, i, symcall_constant(c, o))) return 1;
     o = PyList_GET_ITEM(c->args, i);
     if (mg_symnode_of(o) && symcall_number(c->fo, i, o)) {
-      PyObject *t = symcall_tensor(c, o);
+      PyObject *t = all ? symcall_move(c, symcall_tensor(c, o)) : symcall_tensor(c, o);
       if (symcall_set(c, i, list ? symcall_repeat(t, n) : t)) return 1;
     } else if (list && i && PyList_CheckExact(o) && symcall_set(c, i, symcall_tensors(c, o))) return 1;
   }

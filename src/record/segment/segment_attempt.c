@@ -155,7 +155,7 @@ static int attempt_end(Segment *s, Attempt *a, int rc) {
   mg_objects_end(r);
   int alive = mg_standin_alive(r);
   /* Frames that user code looked at (warnings, inspect) keep their locals until their cycle is collected. */
-  if (alive) PyGC_Collect(), alive = mg_standin_alive(r);
+  if (alive) PyGC_Collect(), alive = mg_standin_wait(r);
   mg_standin_free(r);
   PyErr_Restore(t, v, tb);
   if (alive && !rc) rc = attempt_leaked(s, alive);

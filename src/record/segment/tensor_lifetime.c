@@ -1,5 +1,6 @@
 /* Begin and end of a recording: tensors and torch's state. */
 #include "record/segment/tensor_lifetime.h"
+#include <time.h>
 #include "entry/guard/automatic_dynamic.h"
 #include "entry/guard/guard_add.h"
 #include "entry/guard/source.h"
@@ -23,6 +24,7 @@
 #include "record/tensor/mode_stack.h"
 #include "record/tensor/standin.h"
 #include "record/tensor/view_state.h"
+#include "tuning.h"
 
 /* ---- questions ---- */
 
@@ -373,6 +375,23 @@ int mg_standin_alive(MgRec *r) {
   if (!standin_count(r)) return 0;
   standin_cut_cycles(r);
   return standin_count(r);
+}
+
+static bool standin_on_gpu(const MgRec *r) {
+  for (MgStandInfo *i = r->cap ? r->cap->live : NULL; i; i = i->next)
+    if (mg_val(r->g, i->val)->device == DEV_cuda) return true;
+  return false;
+}
+
+int mg_standin_wait(MgRec *r) {
+  int alive = mg_standin_alive(r);
+  for (int ms = 0; alive && standin_on_gpu(r) && ms < MG_TUNE_STANDIN_WAIT; ms++) {
+    Py_BEGIN_ALLOW_THREADS;
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    Py_END_ALLOW_THREADS;
+    alive = mg_standin_alive(r);
+  }
+  return alive;
 }
 
 void mg_standin_free(MgRec *r) {

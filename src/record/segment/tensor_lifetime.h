@@ -12,6 +12,9 @@ int mg_standin_begin(
     MgRec *r); /* makes r->cap; push the dispatch mode, set torch's compiling flag, pause GC */
 void mg_standin_end(MgRec *r); /* undo all of that, keep r->cap */
 int mg_standin_alive(MgRec *r);
+/* The same; those on a GPU get some time: autograd's thread of that device lets go of what it ran a little
+ * after backward has returned. */
+int mg_standin_wait(MgRec *r);
 void mg_standin_free(MgRec *r);
 /* Lets inference ask.  off: every size is a constant. */
 void mg_symsize_begin(MgCapture *cap, bool off);
