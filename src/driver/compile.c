@@ -252,6 +252,10 @@ static void compile_engines(const Compile *k, MgSimplifyOpts *o) {
   o->onednn = mg_onednn_ready();
   o->products = o->onednn || mg_gemm_wanted();
   o->bf16 = o->onednn && mg_onednn_bf16();
+  bool fast =
+      k->o->numerics == MN_fast; /* else each op rounds, also between a product and what it takes along */
+  o->widen_f16 = fast && mg_gemm_widens(true);
+  o->widen_bf16 = fast && !o->bf16 && mg_gemm_widens(false);
 }
 
 /* ---- the passes ---- */

@@ -11,9 +11,11 @@ MgRc mg_functionalize(MgGraph *g);
 bool mg_may_overlap(const MgGraph *g, ValRef root, ValRef a, ValRef b);
 
 typedef struct MgSimplifyOpts {
-  bool onednn;      /* oneDNN is there: convolutions become mg:: ops, in layouts of its choice */
-  bool products;    /* so do matrix products; an engine of ours may be there without oneDNN */
-  bool bf16;        /* they are fast for bfloat16 on this CPU */
+  bool onednn;    /* oneDNN is there: convolutions become mg:: ops, in layouts of its choice */
+  bool products;  /* so do matrix products; an engine of ours may be there without oneDNN */
+  bool bf16;      /* they are fast for bfloat16 on this CPU */
+  bool widen_f16, /* products of that dtype become mg:: ops, too, which our tiles compute in float32 */
+      widen_bf16;
   bool keep_layout; /* do not choose channels_last inside the graph */
   bool (*lowers)(const MgGraph *g,
                  NodeRef n); /* does the back end turn this node into loops?  NULL: unknown */

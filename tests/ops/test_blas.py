@@ -98,3 +98,53 @@ def test_frozen_weights_are_packed_once_into_the_same_panels(level: str, threads
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "tiled.matmul" in done.stderr
+
+
+SHORT = """
+import torch, magneto
+torch.manual_seed(0)
+gelu = torch.nn.functional.gelu
+for dtype in (torch.float16, torch.bfloat16):
+    def check(f, *args):
+        # as near to float64 as eager is
+        args = [a.to(dtype) for a in args]
+        exact, got, eager = f(*[a.double() for a in args]), magneto.compile(f)(*args), f(*args)
+        assert got.dtype == dtype and got.shape == eager.shape and got.stride() == eager.stride()
+        ours, theirs = ((t.double() - exact).abs().max() for t in (got, eager))
+        assert ours <= 1.2 * theirs + torch.finfo(dtype).eps / 8, (dtype, ours, theirs)
+    for m, k, n in ((5, 40, 24), (130, 1700, 70), (33, 63, 100), (12, 8, 9), (200, 129, 64)):
+        x, w, b = torch.randn(m, k), torch.randn(k, n) / k**0.5, torch.randn(n)
+        for left in (x, x.t().contiguous().t(), torch.randn(m, 2 * k)[:, :k]):
+            for right in (w, w.t().contiguous().t(), (torch.randn(k, 2 * n) / k**0.5)[:, ::2]):
+                check(torch.mm, left, right)
+        check(torch.addmm, b, x, w)
+        check(lambda x, w, b, r: gelu(torch.addmm(b, x, w)) + r, x, w, b, torch.randn(m, n))
+        check(lambda x, w: (x @ w).t().contiguous(), x, w)
+        check(torch.matmul, torch.randn(3, m, k), torch.randn(3, k, n) / k**0.5)
+        check(torch.matmul, torch.randn(3, m, k), w)
+    for m, k, n in ((1, 40, 24), (3, 64, 2), (8, 1, 8), (2, 3, 4)):  # some are too thin for tiles
+        check(torch.mm, torch.randn(m, k), torch.randn(k, n))
+        check(torch.addmm, torch.randn(m, 1), torch.randn(m, k), torch.randn(k, n))
+        check(torch.addmm, torch.randn(n, m).t(), torch.randn(m, k), torch.randn(k, n))
+    x = torch.full((8, 16), float("nan"), dtype=dtype)
+    x[4:] = float("inf")
+    got = magneto.compile(torch.mm)(x, torch.ones(16, 8, dtype=dtype))
+    assert got[:4].isnan().all() and (got[4:] == float("inf")).all()
+    layer = torch.nn.Sequential(torch.nn.Linear(40, 24), torch.nn.ReLU()).to(dtype)
+    frozen = magneto.compile(layer, options={"freeze": True})
+    x = torch.randn(9, 40, dtype=dtype)
+    with torch.no_grad():
+        assert torch.equal(frozen(x), magneto.compile(layer)(x)) and torch.equal(frozen(x), frozen(x))
+"""
+
+
+@pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_16_bit_products_are_widened_where_the_processor_has_none(level: str, threads: int) -> None:
+    env = {**os.environ, "MAGNETO_GEMM": "1", "OMP_NUM_THREADS": str(threads), "MAGNETO_LOGS": "plan"}
+    env["MAGNETO_CPU"] = level
+    done = subprocess.run(
+        [sys.executable, "-c", SHORT], env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "tiled.matmul" in done.stderr

@@ -71,6 +71,8 @@ struct Gemm {
   int nbatch;
   int64_t size[GEMM_BATCH]; /* of the batch dimensions */
   int64_t m, n, k;
+  uint8_t dtype; /* of all operands: FLOAT, or HALF or BFLOAT16, which are widened before they are packed */
+  int64_t bytes; /* of an element */
   GemmAct act;
   float act_a, act_b;
   int64_t rows, nblock; /* rows of a block; blocks of a batch */
@@ -85,6 +87,8 @@ struct Gemm {
   const GemmSet *set;
   MgFrozen frozen; /* all column panels of w, each [k][panel]; the one part that changes after it was made */
 };
+
+enum { GEMM_HALF = 5, GEMM_FLOAT = 6, GEMM_BFLOAT16 = 15 }; /* c10::ScalarType */
 
 static inline void gemm_fetch(GemmAhead *h) {
   if (h->left <= 0) return;
@@ -129,6 +133,77 @@ static inline void gemm_fetch(GemmAhead *h) {
 #pragma GCC pop_options
 #endif
 
+/* ---- 16-bit operands ---- */
+
+enum { GEMM_MOST_ROWS = 14, GEMM_MOST_PANEL = 32 };
+
+static bool gemm_is_short(uint8_t dtype) { return dtype == GEMM_HALF || dtype == GEMM_BFLOAT16; }
+
+#if defined(__x86_64__)
+static bool gemm_widens(void) { return mg_cpu()->avx2 && mg_cpu()->f16c; }
+
+/* Has the processor products of that type?  ATen's use them, whatever level magneto is capped at; without
+ * them they take four times as long as float32's. */
+static bool gemm_short_is_fast(uint8_t dtype) {
+  if (mg_env(ENV_GEMM)) return false;
+  __builtin_cpu_init();
+  return dtype == GEMM_BFLOAT16 ? __builtin_cpu_supports("avx512bf16") : __builtin_cpu_supports("avx512fp16");
+}
+
+/* n values in a row. */
+__attribute__((target("avx2,f16c"))) static void gemm_widen_run(bool half, const uint16_t *from, int64_t n,
+                                                                float *to) {
+  for (; n > 0; from += 8, to += 8, n -= 8) {
+    uint16_t part[8] = {0};
+    float wide[8];
+    if (n < 8) memcpy(part, from, (size_t)n * sizeof *from);
+    __m128i v = _mm_loadu_si128((const __m128i *)(n < 8 ? part : from));
+    __m256 w =
+        half ? _mm256_cvtph_ps(v) : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
+    _mm256_storeu_ps(n < 8 ? wide : to, w);
+    if (n < 8) memcpy(to, wide, (size_t)n * sizeof *to);
+  }
+}
+
+/* The same back, to the nearest, ties to even. */
+__attribute__((target("avx2,f16c"))) static void gemm_narrow_run(bool half, const float *from, int64_t n,
+                                                                 uint16_t *to) {
+  for (; n > 0; from += 8, to += 8, n -= 8) {
+    float wide[8] = {0};
+    uint16_t part[8];
+    if (n < 8) memcpy(wide, from, (size_t)n * sizeof *from);
+    __m256 x = _mm256_loadu_ps(n < 8 ? wide : from);
+    __m256i u = _mm256_castps_si256(x),
+            odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    u = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    u = _mm256_blendv_epi8(u, _mm256_set1_epi32(0x7fc0), nan);
+    __m128i v = half ? _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)
+                     : _mm_packus_epi32(_mm256_castsi256_si128(u), _mm256_extracti128_si256(u, 1));
+    _mm_storeu_si128((__m128i *)(n < 8 ? part : to), v);
+    if (n < 8) memcpy(to, part, (size_t)n * sizeof *to);
+  }
+}
+#else
+static bool gemm_widens(void) { return false; }
+static bool gemm_short_is_fast(uint8_t dtype) { return true; }
+static void gemm_widen_run(bool half, const uint16_t *from, int64_t n, float *to) {}
+static void gemm_narrow_run(bool half, const float *from, int64_t n, uint16_t *to) {}
+#endif
+
+/* A block of rows and columns of 16-bit values as dense rows of floats. */
+static void gemm_widen(const Gemm *g, const void *from, int64_t row, int64_t col, int64_t nrow, int64_t ncol,
+                       float *to) {
+  const uint16_t *p = from;
+  for (int64_t i = 0; i < nrow; i++)
+    for (int64_t j = 0; j < ncol; j += col == 1 ? ncol : 1)
+      gemm_widen_run(g->dtype == GEMM_HALF, p + i * row + j * col, col == 1 ? ncol : 1, to + i * ncol + j);
+}
+
+static void gemm_narrow(const Gemm *g, const float *from, int64_t n, void *to) {
+  gemm_narrow_run(g->dtype == GEMM_HALF, from, n, to);
+}
+
 /* ---- running ---- */
 
 typedef struct GemmRun {
@@ -141,39 +216,96 @@ typedef struct GemmRun {
 static int64_t gemm_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t gemm_up(int64_t a, int64_t by) { return (a + by - 1) / by * by; }
 
+/* The element of an operand that lies so many elements behind p. */
+static void *gemm_behind(const Gemm *g, const void *p, int64_t elements) {
+  return (char *)p + elements * g->bytes;
+}
+
 /* The first element of an operand in the batch of a task; NULL: it is absent. */
-static float *gemm_at(const GemmRun *r, int which, int64_t task) {
+static void *gemm_at(const GemmRun *r, int which, int64_t task) {
   const GemmOperand *o = &r->g->t[which];
   if (!o->present) return NULL;
-  float *p = r->ptr[o->ptr];
-  int64_t batch = task / r->g->nblock;
+  int64_t batch = task / r->g->nblock, elements = 0;
   for (int i = r->g->nbatch - 1; i >= 0; i--) {
-    p += batch % r->g->size[i] * o->batch[i];
+    elements += batch % r->g->size[i] * o->batch[i];
     batch /= r->g->size[i];
   }
-  return p;
+  return gemm_behind(r->g, r->ptr[o->ptr], elements);
 }
 
 static int64_t gemm_row(const Gemm *g, int64_t task) { return task % g->nblock * g->rows; }
+
+enum { GEMM_WIDEN = 64 /* a part of the depth that is widened at a time: it stays in the first cache */ };
+
+static void gemm_pack_rows(const Gemm *g, const void *x, int64_t nrow, bool whole, float *to) {
+  const GemmOperand *o = &g->t[MATMUL_x];
+  if (g->dtype == GEMM_FLOAT) {
+    g->set->pack_rows(x, o->row, o->col, nrow, whole, g->k, to);
+    return;
+  }
+  float wide[GEMM_WIDEN * GEMM_MOST_ROWS];
+  for (int64_t k = 0; k < g->k; k += GEMM_WIDEN) {
+    int64_t depth = gemm_min(GEMM_WIDEN, g->k - k);
+    gemm_widen(g, gemm_behind(g, x, k * o->col), o->row, o->col, nrow, depth, wide);
+    g->set->pack_rows(wide, depth, 1, nrow, false, depth, to + k * g->set->rows);
+  }
+}
+
+/* `depth` rows of `ncol` columns of w, as a column panel. */
+static void gemm_pack_columns(const Gemm *g, const void *w, int64_t depth, int64_t ncol, float *to) {
+  const GemmOperand *o = &g->t[MATMUL_w];
+  if (g->dtype == GEMM_FLOAT) {
+    g->set->pack_columns(w, o->row, o->col, depth, ncol, to);
+    return;
+  }
+  float wide[GEMM_WIDEN * GEMM_MOST_PANEL];
+  for (int64_t k = 0; k < depth; k += GEMM_WIDEN) {
+    int64_t part = gemm_min(GEMM_WIDEN, depth - k);
+    const void *at = gemm_behind(g, w, k * o->row);
+    if (o->row == 1) gemm_widen(g, at, o->col, 1, ncol, part, wide);
+    else gemm_widen(g, at, o->row, o->col, part, ncol, wide);
+    g->set->pack_columns(wide, o->row == 1 ? 1 : ncol, o->row == 1 ? part : 1, part, ncol,
+                         to + k * g->set->panel);
+  }
+}
+
+/* Sums become results.  16-bit terms are widened row by row, and results rounded once. */
+static void gemm_finish(const Gemm *g, float *c, int64_t nrow, int64_t ncol, void *out, const void *bias,
+                        const void *residual) {
+  if (g->dtype == GEMM_FLOAT) {
+    g->set->finish(g, c, nrow, ncol, out, bias, residual);
+    return;
+  }
+  const GemmOperand *b = &g->t[MATMUL_bias], * or = &g->t[MATMUL_residual];
+  float wide[3][GEMM_MOST_PANEL];
+  for (int64_t i = 0; i < nrow; i++) {
+    if (bias) gemm_widen(g, gemm_behind(g, bias, i * b->row), 0, 1, 1, b->col ? ncol : 1, wide[1]);
+    if (residual) gemm_widen(g, gemm_behind(g, residual, i * or->row), 0, 1, 1, or->col ? ncol : 1, wide[2]);
+    g->set->finish(g, c + i * g->set->panel, 1, ncol, wide[0], bias ? wide[1] : NULL,
+                   residual ? wide[2] : NULL);
+    gemm_narrow(g, wide[0], ncol, gemm_behind(g, out, i * g->t[MATMUL_out].row));
+  }
+}
 
 /* Packs row panels [begin, end) of a task. */
 static void gemm_pack(const GemmRun *r, int64_t task, float *to, int64_t begin, int64_t end) {
   const Gemm *g = r->g;
   const GemmOperand *o = &g->t[MATMUL_x];
-  const float *x = gemm_at(r, MATMUL_x, task);
+  const void *x = gemm_at(r, MATMUL_x, task);
   int64_t rows = g->set->rows, first = gemm_row(g, task), last = gemm_min(first + g->rows, g->m);
   for (int64_t p = begin; p < end; p++) {
     int64_t row = first + p * rows;
-    g->set->pack_rows(x + row * o->row, o->row, o->col, gemm_min(rows, last - row),
-                      row + g->set->lanes <= g->m, g->k, to + p * g->step);
+    gemm_pack_rows(g, gemm_behind(g, x, row * o->row), gemm_min(rows, last - row),
+                   row + g->set->lanes <= g->m, to + p * g->step);
   }
 }
 
 /* `depth` rows of `ncol` columns of w, as what is packed next. */
-static GemmAhead gemm_ahead(const GemmOperand *ow, const float *w, int64_t depth, int64_t ncol) {
+static GemmAhead gemm_ahead(const Gemm *g, const float *w, int64_t depth, int64_t ncol) {
+  const GemmOperand *ow = &g->t[MATMUL_w];
   bool along = ow->row == 1;
-  int64_t runs = along ? ncol : depth, length = along ? depth : ncol;
-  GemmAhead h = {w, w + length, along ? ow->col : ow->row, length, 0};
+  int64_t runs = along ? ncol : depth, length = (along ? depth : ncol) * g->bytes / 4;
+  GemmAhead h = {w, w + length, (along ? ow->col : ow->row) * g->bytes / 4, length, 0};
   if (length > 0 && (along || ow->col == 1)) h.left = runs * ((length + GEMM_ALIGN - 1) / GEMM_ALIGN);
   return h;
 }
@@ -191,8 +323,8 @@ static GemmTurn gemm_turn_at(const Gemm *g, int64_t i, int64_t begin, int64_t en
   return (GemmTurn){begin + i / parts, i % parts * g->depth};
 }
 
-static const float *gemm_w_at(const Gemm *g, const float *w, GemmTurn t) {
-  return w + t.k * g->t[MATMUL_w].row + t.panel * g->set->panel * g->t[MATMUL_w].col;
+static const void *gemm_w_at(const Gemm *g, const void *w, GemmTurn t) {
+  return gemm_behind(g, w, t.k * g->t[MATMUL_w].row + t.panel * g->set->panel * g->t[MATMUL_w].col);
 }
 
 /* The frozen panel of a turn. */
@@ -203,19 +335,17 @@ static float *gemm_frozen_at(const Gemm *g, GemmTurn t) {
 static int gemm_freeze(void *arg) {
   const GemmRun *r = arg;
   const Gemm *g = r->g;
-  const GemmOperand *o = &g->t[MATMUL_w];
   for (GemmTurn t = {0, 0}; t.panel * g->set->panel < g->n; t.panel++)
-    g->set->pack_columns(gemm_w_at(g, gemm_at(r, MATMUL_w, 0), t), o->row, o->col, g->k,
-                         gemm_min(g->set->panel, g->n - t.panel * g->set->panel), gemm_frozen_at(g, t));
+    gemm_pack_columns(g, gemm_w_at(g, gemm_at(r, MATMUL_w, 0), t), g->k,
+                      gemm_min(g->set->panel, g->n - t.panel * g->set->panel), gemm_frozen_at(g, t));
   return 0;
 }
 
 /* What the turn after this one reads of w, which is missing where this one is the last. */
-static GemmAhead gemm_ahead_of(const Gemm *g, const float *w, GemmTurn t, bool last) {
+static GemmAhead gemm_ahead_of(const Gemm *g, const void *w, GemmTurn t, bool last) {
   int64_t panel = g->set->panel, depth = last ? 0 : gemm_min(g->depth, g->k - t.k);
   if (!g->frozen.mem)
-    return gemm_ahead(&g->t[MATMUL_w], gemm_w_at(g, w, t), depth,
-                      last ? 0 : gemm_min(panel, g->n - t.panel * panel));
+    return gemm_ahead(g, gemm_w_at(g, w, t), depth, last ? 0 : gemm_min(panel, g->n - t.panel * panel));
   const float *at = gemm_frozen_at(g, t);
   return (GemmAhead){at, at + depth * panel, 0, depth * panel, depth * panel / GEMM_ALIGN};
 }
@@ -224,11 +354,12 @@ static GemmAhead gemm_ahead_of(const Gemm *g, const float *w, GemmTurn t, bool l
 static void gemm_columns(const GemmRun *r, int64_t task, const float *a, float *slot, int64_t begin,
                          int64_t end) {
   const Gemm *g = r->g;
-  const GemmOperand *ow = &g->t[MATMUL_w], *ob = &g->t[MATMUL_bias], * or = &g->t[MATMUL_residual];
+  const GemmOperand *ob = &g->t[MATMUL_bias], * or = &g->t[MATMUL_residual];
   int64_t panel = g->set->panel, row = gemm_row(g, task), nrow = gemm_min(g->rows, g->m - row);
-  const float *w = gemm_at(r, MATMUL_w, task), *bias = gemm_at(r, MATMUL_bias, task);
-  const float *residual = gemm_at(r, MATMUL_residual, task);
-  float *out = gemm_at(r, MATMUL_out, task), *b = slot, *sums = slot + panel * g->depth;
+  const void *w = gemm_at(r, MATMUL_w, task), *bias = gemm_at(r, MATMUL_bias, task);
+  const void *residual = gemm_at(r, MATMUL_residual, task);
+  void *out = gemm_at(r, MATMUL_out, task);
+  float *b = slot, *sums = slot + panel * g->depth;
   int64_t n = (end - begin) * ((g->k + g->depth - 1) / g->depth);
   int64_t part =
       g->k <= g->depth ? gemm_min(nrow, MG_TUNE_GEMM_PART) : nrow; /* sums of short products stay in cache */
@@ -238,15 +369,15 @@ static void gemm_columns(const GemmRun *r, int64_t task, const float *a, float *
     float *c = sums + (g->deep ? (t.panel - begin) * g->rows * panel : 0);
     GemmAhead ahead = gemm_ahead_of(g, w, next, i + 1 == n);
     if (g->frozen.mem) b = gemm_frozen_at(g, t);
-    else g->set->pack_columns(gemm_w_at(g, w, t), ow->row, ow->col, depth, ncol, b);
+    else gemm_pack_columns(g, gemm_w_at(g, w, t), depth, ncol, b);
     for (int64_t j = 0; j < nrow; j += part) {
       int64_t rows = gemm_min(part, nrow - j), at = row + j;
       g->set->stripe(a + j / g->set->rows * g->step + t.k * g->set->rows, g->step, b, depth, c, rows, t.k > 0,
                      &ahead);
       if (t.k + depth < g->k) continue;
-      g->set->finish(g, c, rows, ncol, out + at * g->t[MATMUL_out].row + col,
-                     bias ? bias + at * ob->row + col * ob->col : NULL,
-                     residual ? residual + at * or->row + col * or->col : NULL);
+      gemm_finish(g, c, rows, ncol, gemm_behind(g, out, at * g->t[MATMUL_out].row + col),
+                  bias ? gemm_behind(g, bias, at * ob->row + col * ob->col) : NULL,
+                  residual ? gemm_behind(g, residual, at * or->row + col * or->col) : NULL);
     }
   }
 }
@@ -379,13 +510,16 @@ static bool gemm_describe(const MgMatmulDesc *d, Gemm *g) {
   const MgTensorDesc *x = &d->t[MATMUL_x], *o = &d->t[MATMUL_out];
   int ndim = o->ndim;
   if (ndim < 2 || x->ndim < 2 || d->t[MATMUL_w].ndim < 2 || !gemm_act_of(&d->act, g)) return false;
+  if (o->dtype != GEMM_FLOAT && !(gemm_is_short(o->dtype) && gemm_widens())) return false;
   for (int i = 0; i < MATMUL_NPTR; i++) {
     const MgTensorDesc *t = &d->t[i];
     if (!t->present) continue;
-    if (t->dtype != 6 /* float32 */ || t->ndim > ndim) return false;
+    if (t->dtype != o->dtype || t->ndim > ndim) return false;
     g->t[i].ptr = i;
     gemm_operand(t, ndim, &g->t[i]);
   }
+  g->dtype = o->dtype;
+  g->bytes = o->dtype == GEMM_FLOAT ? 4 : 2;
   g->m = o->size[ndim - 2];
   g->n = o->size[ndim - 1];
   g->k = x->size[x->ndim - 1];
@@ -396,7 +530,9 @@ static bool gemm_describe(const MgMatmulDesc *d, Gemm *g) {
   if (g->k < 1) return false;
   if (g->t[MATMUL_out].col != 1 && g->n > 1) gemm_turn(g);
   if (g->t[MATMUL_out].col != 1 && g->n > 1) return false;
-  for (int n = 0; n != g->nbatch && g->nbatch > 0;) { /* until nothing changes */
+  for (int i = MATMUL_bias; i <= MATMUL_residual && o->dtype != GEMM_FLOAT; i++)
+    if (g->t[i].present && g->t[i].col > 1) return false; /* its rows are widened as runs */
+  for (int n = 0; n != g->nbatch && g->nbatch > 0;) {     /* until nothing changes */
     n = g->nbatch;
     if (g->size[n - 1] == 1) g->nbatch--;
     else gemm_fold(g);
@@ -451,9 +587,15 @@ static bool gemm_fast(void) {
 
 bool mg_gemm_wanted(void) { return mg_env(ENV_GEMM) ? mg_env_switch(ENV_GEMM, false) : gemm_fast(); }
 
+bool mg_gemm_widens(bool half) {
+  return mg_gemm_wanted() && gemm_widens() && !gemm_short_is_fast(half ? GEMM_HALF : GEMM_BFLOAT16);
+}
+
 /* Is a product faster so than by oneDNN?  With AVX-512 that is so for little ones, whose call of the library
  * takes longer than they do, and where w comes from memory and the packed rows and sums stay near. */
 static bool gemm_prefers(const Gemm *g, bool frozen) {
+  if (g->dtype != GEMM_FLOAT)
+    return g->m >= MG_TUNE_GEMM_FEW && g->n >= MG_TUNE_GEMM_FEW && !gemm_short_is_fast(g->dtype);
   if (mg_env(ENV_GEMM) || !mg_onednn_ready()) return true;
   if (!mg_cpu()->avx512) return g->m >= MG_TUNE_GEMM_FEW && g->n >= MG_TUNE_GEMM_FEW;
   if (frozen) return false;

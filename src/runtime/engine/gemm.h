@@ -7,6 +7,9 @@
 
 /* May products of this process run so?  MAGNETO_GEMM says it, or the processor. */
 bool mg_gemm_wanted(void);
+/* Are 16-bit products (half: float16, else bfloat16) to be computed so?  Their values are widened while they
+ * are packed, where the processor has no products of them. */
+bool mg_gemm_widens(bool half);
 /* MG_UNSUP without an error in the context: not taken, because it cannot be or the library is faster. */
 MgRc mg_gemm_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out);
 /* The same for every product that can be taken. */
