@@ -334,8 +334,7 @@ static bool graph_fits(const PlanSteps *k) {
   return true;
 }
 
-/* A copy of input i would not see what the plan writes there, nor the input what a call writes to the copy.
- */
+/* Does the plan write to input i?  A copy would not see it, nor the input what a call writes to the copy. */
 static bool graph_writes(const MgPlan *p, uint32_t i) {
   for (uint32_t k = 0; k < p->s.nwritten; k++)
     if (p->s.written[k] == i) return true;
@@ -417,8 +416,9 @@ static bool graph_alike(MgTensor *a, MgTensor *b) {
 /* As bytes where that can be: the elements of an input may lie over each other. */
 static bool graph_fill_staged(const PlanSteps *k) {
   PlanRun *r = k->r;
+  if (!r->staged) return true;
   MgCopies l = {0};
-  for (uint32_t i = 0; r->staged && i < k->p->s.ninput - k->p->s.nconstant; i++) {
+  for (uint32_t i = 0; i < k->p->s.ninput - k->p->s.nconstant; i++) {
     void *from = NULL, *to = NULL;
     int64_t bytes = 0;
     if (!r->staged[i]) continue;
