@@ -424,3 +424,15 @@ def test_reversed_subtraction_has_the_strides_of_its_second_operand():
     for x, y in ((a, b), (b, a)):
         check(torch.rsub, x, y)
         check(lambda x, y: torch.rsub(x, y) * 2, x, y)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_random_slopes_give_contiguous_results(training):
+    """models 2795853690"""
+    for x in (
+        torch.rand(2, 3, 4).permute(2, 1, 0),
+        torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    ):
+        got = magneto.compile(torch.nn.functional.rrelu)(x - 0.5, training=training)
+        want = torch.nn.functional.rrelu(x - 0.5, training=training)
+        assert got.stride() == want.stride() and torch.equal(got >= 0, want >= 0)

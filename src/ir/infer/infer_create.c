@@ -170,6 +170,7 @@ MgRc mg_infer_new(MgInfer *in) {
 
 MgRc mg_infer_random(MgInfer *in) {
   ValRef v = mg_infer_first(in);
+  MgDims size;
   if (!v) return MG_UNSUP;
   MgDtype d = mg_val(in->g, v)->dtype;
   switch (in->op->code) {
@@ -179,6 +180,13 @@ MgRc mg_infer_random(MgInfer *in) {
     return mg_infer_like(in, 1, DT_bool, v);
   case TOP_normal_Tensor_float:
   case TOP_poisson: return mg_infer_like(in, 0, d, v);
+  case TOP_rrelu_with_noise:
+  case TOP_rrelu_with_noise_functional: /* contiguous, whatever self is */
+    if (ARG("noise")->tag != MA_val) return MG_UNSUP;
+    mg_infer_dims_of(in, v, &size);
+    TRY(mg_infer_results(in, in->op->code == TOP_rrelu_with_noise ? 1 : 2));
+    TRY(mg_infer_out(in, 0, d, &size, NULL));
+    return in->op->code == TOP_rrelu_with_noise ? MG_OK : mg_infer_like(in, 1, d, ARG("noise")->u.val);
   default: return MG_UNSUP;
   }
 }
