@@ -125,7 +125,7 @@ def f(x, protocol):
 
 
 # === cold_cache_of_tensors
-# Forced break 1 before 3.14 fails: the cache that is new at the second call stays empty, though its result is right
+# Forced break 1 before 3.13 fails: the cache that is new at the second call stays empty, though its result is right
 import functools
 
 
@@ -211,8 +211,8 @@ def f(x):
 
 
 # === cold_cache_after_a_write breaks=1
-# Forced break 1 from 3.14 fails: the cache that is new at the second call has what the recording saw
-# Forced break 3 from 3.14 fails: the same
+# Forced break 1 from 3.13 fails: the cache that is new at the second call has what the recording saw
+# Forced break 3 from 3.13 fails: the same
 import functools
 
 t = torch.ones(3)
