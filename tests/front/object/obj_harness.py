@@ -47,9 +47,11 @@ class Program:
 
     def forced_break_fails(self, k):
         """Why a break forced at k fails, or None."""
-        version = "from" if sys.version_info >= (3, 14) else "before"
-        found = re.search(f"^# Forced break {k} (?:{version} 3.14 )?fails: (.*)", self.text, re.MULTILINE)
-        return found and found[1]
+        line = rf"^# Forced break {k} (?:(from|before) 3\.(\d+) )?fails: (.*)"
+        for when, version, why in re.findall(line, self.text, re.MULTILINE):
+            if not when or (when == "from") == (sys.version_info >= (3, int(version))):
+                return why
+        return None
 
 
 def load(*files):
