@@ -22,21 +22,9 @@ import sys
 import tokenize
 from collections.abc import Iterator
 
-ROOMS = (
-    "base",
-    "ir",
-    "cuda",
-    "middle",
-    "back",
-    "ptx",
-    "runtime",
-    "driver",
-    "host",
-    "entry",
-    "record",
-    "frame",
-    "api",
-)
+import layers
+
+ROOMS = {room.split("/")[0] for level in layers.ROOMS for room in level if room}
 FOLDERS = ("src", "python", "tests", "tools", "bench", "docs", "requirements")
 C = (".c", ".h", ".def")
 EXTENSIONS = "c|h|def|py|pyi|md|mg|toml|sh|yml"

@@ -27,25 +27,13 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import layers
+
 WORDS = 25
 LINES = 150
 QUESTIONS = 20
 SHOWN = 10  # warnings
-ROOMS = (
-    "base",
-    "ir",
-    "cuda",
-    "middle",
-    "back",
-    "ptx",
-    "runtime",
-    "driver",
-    "host",
-    "entry",
-    "record",
-    "frame",
-    "api",
-)
+ROOMS = {room.split("/")[0] for level in layers.ROOMS for room in level if room}
 TOP = ("src", "python", "tests", "bench", "tools", "docs", "requirements", ".ci")
 SOURCE = (".c", ".h", ".def")
 FILES = (*SOURCE, ".py", ".md", ".sh", ".txt", ".toml", ".yml", ".mg")

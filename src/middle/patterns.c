@@ -37,9 +37,13 @@ static bool pat_const(const Pat *p, SymRef s, int64_t *v) { return mg_ex_const_i
 /* A CPU tensor with sizes that are not zero and strides that are not negative, of a dtype the engines take.
  * Only the first `broadcast` dimensions may have stride 0.  Of symbolic sizes the hints decide: an engine
  * refuses runs with others. */
-static bool pat_shaped(const Pat *p, ValRef v, int broadcast) {
+static bool pat_takes_as(const Pat *p, ValRef v, int broadcast, bool widens) {
+  if (!v) return false;
   const MgVal *t = mg_val(p->g, v);
+  bool bf16 = t->dtype == DT_bf16;
   int64_t step, most;
+  if (t->device != DEV_cpu) return false;
+  if (t->dtype != DT_f32 && !(p->o->bf16 && bf16) && !(widens && (bf16 || t->dtype == DT_f16))) return false;
   for (int i = 0; i < t->ndim; i++) {
     int64_t size = mg_sym_hint(p->g->x, t->size[i]);
     if (size < 1 || !mg_ex_range(p->g->x, t->stride[i], &step, &most) || step < 0) return false;
@@ -48,11 +52,7 @@ static bool pat_shaped(const Pat *p, ValRef v, int broadcast) {
   return true;
 }
 
-static bool pat_takes(const Pat *p, ValRef v, int broadcast) {
-  if (!v || mg_val(p->g, v)->device != DEV_cpu) return false;
-  MgDtype t = (MgDtype)mg_val(p->g, v)->dtype;
-  return (t == DT_f32 || (p->o->bf16 && t == DT_bf16)) && pat_shaped(p, v, broadcast);
-}
+static bool pat_takes(const Pat *p, ValRef v, int broadcast) { return pat_takes_as(p, v, broadcast, false); }
 
 /* 16-bit values that the processor has no products of: our tiles widen them, but not in thin products. */
 static bool pat_widens(const Pat *p, ValRef out) {
@@ -68,22 +68,18 @@ static bool pat_widens(const Pat *p, ValRef out) {
   return true;
 }
 
-static bool pat_takes_arg(const Pat *p, const MgArg *a, int broadcast) {
-  return a->tag == MA_none || (a->tag == MA_val && pat_takes(p, a->u.val, broadcast));
+static bool pat_takes_arg_as(const Pat *p, const MgArg *a, int broadcast, bool widens) {
+  return a->tag == MA_none || (a->tag == MA_val && pat_takes_as(p, a->u.val, broadcast, widens));
 }
 
-/* The same beside 16-bit factors. */
-static bool pat_widens_arg(const Pat *p, const MgArg *a, int broadcast) {
-  if (a->tag != MA_val) return a->tag == MA_none;
-  const MgVal *t = mg_val(p->g, a->u.val);
-  return t->device == DEV_cpu && (t->dtype == DT_f16 || t->dtype == DT_bf16) &&
-         pat_shaped(p, a->u.val, broadcast);
+static bool pat_takes_arg(const Pat *p, const MgArg *a, int broadcast) {
+  return pat_takes_arg_as(p, a, broadcast, false);
 }
 
 /* A dense vector of n elements and v's dtype, or absent. */
 static bool pat_vector(const Pat *p, const MgArg *a, SymRef n, ValRef v) {
   if (a->tag == MA_none) return true;
-  if (!(pat_widens(p, v) ? pat_widens_arg : pat_takes_arg)(p, a, 0)) return false;
+  if (!pat_takes_arg_as(p, a, 0, pat_widens(p, v))) return false;
   const MgVal *t = mg_val(p->g, a->u.val);
   return t->ndim == 1 && t->dtype == mg_val(p->g, v)->dtype && mg_ex_same(t->size[0], n) &&
          (mg_sym_is(p->g->x, n, 1) || mg_sym_is(p->g->x, t->stride[0], 1));
@@ -241,14 +237,14 @@ static MgRc pat_matmul(Pat *p, MgNode *n) {
   MgArg *self = n->arg, *x = self + adds; /* the two factors; before them what is added */
   if (x[0].tag != MA_val || x[1].tag != MA_val) return MG_OK;
   bool widens = pat_widens(p, n->out[0]);
-  if (!(widens ? pat_shaped : pat_takes)(p, n->out[0], 0)) return MG_OK;
+  if (!pat_takes_as(p, n->out[0], 0, widens)) return MG_OK;
   if (mg_dense_is_thin(p->g, x[0].u.val, x[1].u.val)) return MG_OK;
   int nbatch = mg_val(p->g, n->out[0])->ndim - 2;
   for (int i = 0; i < 2; i++)
-    if (!(widens ? pat_shaped : pat_takes)(p, x[i].u.val, nbatch)) return MG_OK;
+    if (!pat_takes_as(p, x[i].u.val, nbatch, widens)) return MG_OK;
   if (pat_both_expanded(p, x[0].u.val, x[1].u.val, nbatch)) return MG_OK;
-  if (adds && (!(widens ? pat_widens_arg : pat_takes_arg)(p, self, 8) ||
-               !pat_is(p, mg_node_arg(n, "beta"), 1) || !pat_is(p, mg_node_arg(n, "alpha"), 1)))
+  if (adds && (!pat_takes_arg_as(p, self, 8, widens) || !pat_is(p, mg_node_arg(n, "beta"), 1) ||
+               !pat_is(p, mg_node_arg(n, "alpha"), 1)))
     return MG_OK;
   const MgVal *out = mg_val(p->g, n->out[0]);
   if (out->dtype != mg_val(p->g, x[0].u.val)->dtype || out->dtype != mg_val(p->g, x[1].u.val)->dtype)
@@ -332,7 +328,7 @@ static MgRc pat_add(Pat *p, MgNode *n) {
     MgArg *other = &a[1 - i];
     Producer pr = pat_producer(p, &a[i]);
     if (!pr.n || pr.n->arg[pr.residual].tag == MA_val) continue;
-    if (!(pat_widens(p, pr.direct) ? pat_widens_arg : pat_takes_arg)(p, other, 0)) continue;
+    if (!pat_takes_arg_as(p, other, 0, pat_widens(p, pr.direct))) continue;
     if (a[i].u.val == other->u.val || !pat_same_size(p, a[i].u.val, n->out[0])) continue;
     if (pr.n->op->code == TOP_mg_conv) {
       if (pr.reshaped || !pat_same_size(p, other->u.val, n->out[0])) continue;

@@ -1,14 +1,15 @@
 """tools/check_comments.py: the names in comments exist, and each kind of name that does not is found."""
 
-import importlib.util
 import pathlib
+import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-spec = importlib.util.spec_from_file_location("check_comments", ROOT / "tools" / "check_comments.py")
-check_comments = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(check_comments)
+sys.path.insert(0, str(ROOT / "tools"))
+import check_comments  # noqa: E402
+
+sys.path.remove(str(ROOT / "tools"))
 
 SOURCE = """
 #define REASON(name, text) MG_##name,

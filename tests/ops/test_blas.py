@@ -70,6 +70,17 @@ def test_products(engine: str, threads: int) -> None:
     assert engine in done.stderr
 
 
+def run_by_tiles(program: str, level: str, threads: int) -> None:
+    """Runs it in a process of its own, where our tiles have to take part."""
+    env = {**os.environ, "MAGNETO_GEMM": "1", "OMP_NUM_THREADS": str(threads), "MAGNETO_LOGS": "plan"}
+    env["MAGNETO_CPU"] = level
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "tiled.matmul" in done.stderr
+
+
 FROZEN = """
 import torch, magneto
 torch.manual_seed(0)
@@ -91,13 +102,7 @@ for rows, depth, columns in ((6, 40, 24), (130, 1700, 70), (33, 768, 100), (200,
 @pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_frozen_weights_are_packed_once_into_the_same_panels(level: str, threads: int) -> None:
-    env = {**os.environ, "MAGNETO_GEMM": "1", "OMP_NUM_THREADS": str(threads), "MAGNETO_LOGS": "plan"}
-    env["MAGNETO_CPU"] = level
-    done = subprocess.run(
-        [sys.executable, "-c", FROZEN], env=env, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "tiled.matmul" in done.stderr
+    run_by_tiles(FROZEN, level, threads)
 
 
 SHORT = """
@@ -141,10 +146,4 @@ for dtype in (torch.float16, torch.bfloat16):
 @pytest.mark.parametrize("level", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_16_bit_products_are_widened_where_the_processor_has_none(level: str, threads: int) -> None:
-    env = {**os.environ, "MAGNETO_GEMM": "1", "OMP_NUM_THREADS": str(threads), "MAGNETO_LOGS": "plan"}
-    env["MAGNETO_CPU"] = level
-    done = subprocess.run(
-        [sys.executable, "-c", SHORT], env=env, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "tiled.matmul" in done.stderr
+    run_by_tiles(SHORT, level, threads)

@@ -75,16 +75,19 @@ static void symcall_find_dtype(SymCall *c) {
   if (c->idtype == DT_i64) c->idtype = -1;
 }
 
-static PyObject *symcall_cast(SymCall *c, PyObject *t, int dtype) { /* steals t */
-  PyObject *dt = t ? mg_torchobj_new_dtype(dtype) : NULL,
-           *kw = dt ? Py_BuildValue("{s:O}", "dtype", dt) : NULL;
-  PyObject *a = kw ? PyTuple_Pack(1, t) : NULL,
+/* A copy of t with the given dtype or device. */
+static PyObject *symcall_copy(SymCall *c, PyObject *t, const char *what, PyObject *value) { /* steals both */
+  PyObject *kw = t && value ? Py_BuildValue("{s:O}", what, value) : NULL, *a = kw ? PyTuple_Pack(1, t) : NULL,
            *r = a ? mg_dispatch_call(c->cap, "_to_copy", "default", a, kw) : NULL;
-  Py_XDECREF(dt);
+  Py_XDECREF(value);
   Py_XDECREF(kw);
   Py_XDECREF(a);
   Py_XDECREF(t);
   return r;
+}
+
+static PyObject *symcall_cast(SymCall *c, PyObject *t, int dtype) { /* steals t */
+  return t ? symcall_copy(c, t, "dtype", mg_torchobj_new_dtype(dtype)) : NULL;
 }
 
 /* The 0-dim tensor of a number; plain numbers and tensors stay. */
@@ -103,15 +106,7 @@ static PyObject *symcall_move(SymCall *c, PyObject *t) { /* steals t */
   PyObject *self = PyList_GET_ITEM(c->args, 0);
   const MgVal *v = self && mg_standin_is(self) ? mg_val(c->cap->rec->g, mg_standin_val(self)) : NULL;
   if (!t || !v || v->device != DEV_cuda) return t;
-  PyObject *device = mg_torchobj_new_device(v->device, v->dev_index),
-           *kw = device ? Py_BuildValue("{s:O}", "device", device) : NULL;
-  PyObject *a = kw ? PyTuple_Pack(1, t) : NULL,
-           *r = a ? mg_dispatch_call(c->cap, "_to_copy", "default", a, kw) : NULL;
-  Py_XDECREF(device);
-  Py_XDECREF(kw);
-  Py_XDECREF(a);
-  Py_DECREF(t);
-  return r;
+  return symcall_copy(c, t, "device", mg_torchobj_new_device(v->device, v->dev_index));
 }
 
 /* The same for a list; plain numbers become tensors too. */

@@ -19,17 +19,22 @@ static int32_t results_add(MgGraphResults *g, MgTensor *to, const void *from, in
   return rc;
 }
 
-static int32_t results_copy(MgGraphResults *g, MgTensor *t, MgTensor **out) {
-  int64_t ndim = 0, bytes = 0, *size = NULL, *stride = NULL;
+int32_t mg_results_like(MgTensor *t, int device, MgTensor **out) {
+  int64_t ndim = 0, *size = NULL, *stride = NULL;
   int32_t dtype = -1;
-  void *from = NULL;
-  if (!mg_cuda_copies_ready(g->device)) return mg_abi.aoti_torch_clone_preserve_strides(t, out);
   mg_abi.aoti_torch_get_dim(t, &ndim);
   mg_abi.aoti_torch_get_sizes(t, &size);
   mg_abi.aoti_torch_get_strides(t, &stride);
   mg_abi.aoti_torch_get_dtype(t, &dtype);
-  if (mg_abi.aoti_torch_empty_strided(ndim, size, stride, dtype, MG_TORCH_CUDA, g->device, out)) return 1;
-  mg_abi.aoti_torch_get_storage_size(*out, &bytes); /* from the first element to the last */
+  return mg_abi.aoti_torch_empty_strided(ndim, size, stride, dtype, MG_TORCH_CUDA, device, out);
+}
+
+static int32_t results_copy(MgGraphResults *g, MgTensor *t, MgTensor **out) {
+  int64_t bytes = 0;
+  void *from = NULL;
+  if (!mg_cuda_copies_ready(g->device)) return mg_abi.aoti_torch_clone_preserve_strides(t, out);
+  if (mg_results_like(t, g->device, out)) return 1;
+  mg_abi.aoti_torch_get_storage_size(*out, &bytes);
   if (bytes > MG_TUNE_COPIED_TOGETHER) return mg_abi.aoti_torch_copy_(*out, t, 0);
   mg_abi.aoti_torch_get_data_ptr(t, &from);
   return results_add(g, *out, from, bytes);

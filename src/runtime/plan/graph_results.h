@@ -18,6 +18,9 @@ typedef struct MgGraphResults { /* of one graph */
   uint32_t nwhole;
 } MgGraphResults;
 
+/* A tensor of t's sizes and strides on a device, of memory from its first element to its last.  Nonzero: no
+ * memory. */
+int32_t mg_results_like(MgTensor *t, int device, MgTensor **out);
 /* A tensor of the caller's own that gets t's elements by the time mg_results_queue returns.  memory: what t
  * shares with other results, or NULL.  Nonzero: no memory. */
 int32_t mg_results_give(MgGraphResults *g, void *memory, MgTensor *t, MgTensor **out);

@@ -124,16 +124,9 @@ static bool graph_on_device(MgTensor *t) {
   return device == MG_TORCH_CUDA;
 }
 
-/* A tensor like t, of memory from its first element to its last. */
 static bool graph_stage_one(const MgPlan *p, MgTensor *t, MgTensor **out) {
-  int64_t ndim = 0, *size = NULL, *stride = NULL;
-  int32_t dtype = -1;
-  if (!graph_on_device(t)) return !mg_abi.aoti_torch_clone_preserve_strides(t, out);
-  mg_abi.aoti_torch_get_dim(t, &ndim);
-  mg_abi.aoti_torch_get_sizes(t, &size);
-  mg_abi.aoti_torch_get_strides(t, &stride);
-  mg_abi.aoti_torch_get_dtype(t, &dtype);
-  return !mg_abi.aoti_torch_empty_strided(ndim, size, stride, dtype, MG_TORCH_CUDA, p->s.device, out);
+  return graph_on_device(t) ? !mg_results_like(t, p->s.device, out)
+                            : !mg_abi.aoti_torch_clone_preserve_strides(t, out);
 }
 
 /* Copies of the inputs that have moved before, to be filled by every replay. */
