@@ -98,15 +98,18 @@ static MgRc fz_coerce(Fz *f, ValRef *v, ValRef like) {
 }
 
 /* v with the strides of like, so that values derived from it and results given to the user have eager's. */
-MgRc mg_fz_restride(Fz *f, ValRef *v, ValRef like) {
+MgRc mg_fz_lay_out(Fz *f, ValRef *v, ValRef like) {
   MgGraph *g = f->g;
-  if (fz_same_strides(g, *v, like)) return MG_OK;
   MgArg a[] = {mg_arg_val(*v)};
   TRY(mg_fz_emit(f, TOP_clone, a, 1, like, v));
   MgVal *t = mg_val(g, *v);
   memcpy(t->stride, mg_val(g, like)->stride, t->ndim * sizeof *t->stride);
   t->offset = mg_sym(g->x, 0);
   return MG_OK;
+}
+
+MgRc mg_fz_restride(Fz *f, ValRef *v, ValRef like) {
+  return fz_same_strides(f->g, *v, like) ? MG_OK : mg_fz_lay_out(f, v, like);
 }
 
 /* ---- reading ---- */

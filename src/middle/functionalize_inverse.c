@@ -66,7 +66,10 @@ static MgRc fz_inverse_of(Fz *f, const FzVal *i, ValRef view, ValRef parent_now,
   case TOP_alias:
   case TOP_detach: return MG_OK;
   case TOP_view_dtype: {
-    if (mg_dtype_size(p->dtype) != mg_dtype_size(w->dtype)) break;
+    if (p->dtype != w->dtype && (p->dtype == DT_bool || w->dtype == DT_bool))
+      return mg_fail(g->c, MG_UNSUP, "functionalize: write through bool bytes that may be no bool");
+    if (mg_dtype_size(p->dtype) != mg_dtype_size(w->dtype))
+      TRY(mg_fz_lay_out(f, v, view)); /* one stride is 1 */
     MgArg a[] = {mg_arg_val(*v), mg_arg_code(MA_dtype, p->dtype)};
     return mg_fz_emit(f, TOP_view_dtype, a, 2, i->parent, v);
   }

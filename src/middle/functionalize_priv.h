@@ -34,7 +34,8 @@ static inline ValRef fz_canon(const Fz *f, ValRef v) { return f->val[v].same ? f
  * cannot tell; 0: then that is an error.  The first narg arguments are given, the others at their defaults.
  */
 MgRc mg_fz_emit(Fz *f, MgTop code, const MgArg *arg, int narg, ValRef like, ValRef *out);
-/* *v with the strides of `like`. */
+/* A copy of *v with the strides of `like`; the second only if dimensions of more than one element differ. */
+MgRc mg_fz_lay_out(Fz *f, ValRef *v, ValRef like);
 MgRc mg_fz_restride(Fz *f, ValRef *v, ValRef like);
 /* parent_now, the present value of view i's parent, with the part that the view stands for replaced by *v. */
 MgRc mg_fz_inverse(Fz *f, const FzVal *i, ValRef view, ValRef parent_now, ValRef *v);

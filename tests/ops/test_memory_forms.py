@@ -1,5 +1,8 @@
 """Memory that is not what it seems: conjugate and negative bits, other dtypes over the same bytes, as_strided; through sweep.check."""
 
+import itertools
+import math
+
 import pytest
 import torch
 
@@ -87,6 +90,32 @@ def test_gradients_through_bits(name):
 )
 def test_conjugate_of_repeated_elements(fn):
     sweep.check(fn, (C.reshape(-1)[:2].clone().requires_grad_(),), gradient=True)
+
+
+WIDTHS = [torch.float16, torch.int8, torch.float32, torch.float64, torch.complex64]
+
+
+@pytest.mark.parametrize("held, seen", itertools.permutations(WIDTHS, 2))
+@pytest.mark.parametrize("size", [(2, 16), (1, 8), (8,), (0, 8)])
+def test_writes_through_views_of_another_width(held, seen, size):
+    def part(x):
+        y, z = x + 0, x.view(seen)
+        z[..., :1] = 1
+        y.view(seen).mul_(2)
+        return y, z
+
+    sweep.check(part, (torch.arange(math.prod(size)).reshape(size).to(held),))
+
+
+def test_writes_through_bytes_of_a_bool_are_refused():
+    """Registers hold 0 or 1, the memory may hold 5.  Without strict mode the graph runs op by op."""
+
+    def marked(x):
+        x.view(torch.bool)[:1] = True
+        return x * 1
+
+    with pytest.raises(RuntimeError, match="bool bytes"):
+        magneto.compile(marked)(torch.tensor([0, 5, 200], dtype=torch.uint8))
 
 
 def test_comparison_rounds_numbers_to_16_bits():
