@@ -10,6 +10,7 @@
  * -fused     loop nests by kernel
  * -llvm      LLVM text for a CPU with AVX2 and torch's SLEEF, whatever this machine has
  * -ptx       PTX text, for graphs on a CUDA device; no device is needed
+ * -ptx-run   runs it on the PTX machine, beside the reference evaluator; prints what differs (exit status 1)
  * -plan      steps, buffers and the arena, every call through the host */
 #include "back/kernel/back.h"
 #include "back/emit/emit_llvm.h"
@@ -20,6 +21,7 @@
 #include "ir/infer/infer.h"
 #include "middle/middle.h"
 #include "ptx/ptx.h"
+#include "ptx_machine/check.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +32,8 @@ typedef struct Opt { /* one run */
   MgGraph g;
   MgSched s; /* of the last passes */
   MgFused f;
+  MgBuf *before; /* buffers before fusion */
+  BufRef nbefore;
   MgStrbuf text; /* what they print */
   int bad;       /* mismatches reported */
 } Opt;
@@ -165,6 +169,9 @@ static MgRc opt_lower(Opt *o) {
 
 static MgRc opt_fuse(Opt *o) {
   TRY(opt_lower(o));
+  o->nbefore = o->s.nbuf;
+  TRYP(o->before = mg_new(&o->c, MgBuf, o->s.nbuf));
+  memcpy(o->before, o->s.buf, sizeof *o->before * o->s.nbuf);
   TRY(mg_fuse(&o->s, &o->f));
   for (uint32_t i = 0; i < o->f.nstep; i++) {
     MgKernel *k = o->f.step[i].kind == MS_kernel ? o->f.step[i].u.kernel : NULL;
@@ -196,12 +203,17 @@ static MgRc opt_llvm(Opt *o) {
   return rc;
 }
 
-static MgRc opt_ptx(Opt *o) {
+/* What kernels of a GPU cannot do is left to ATen. */
+static MgRc opt_gpu_fuse(Opt *o) {
   for (bool marked = true; marked;) { /* each turn marks one node more, at least */
     TRY(opt_lower(o));
     TRY(mg_gpu_mark(&o->s, &marked));
   }
-  TRY(opt_fuse(o));
+  return opt_fuse(o);
+}
+
+static MgRc opt_ptx(Opt *o) {
+  TRY(opt_gpu_fuse(o));
   for (uint32_t i = 0; i < o->f.nstep; i++) {
     const MgStepIR *t = &o->f.step[i];
     MgPtxPlan p;
@@ -212,6 +224,14 @@ static MgRc opt_ptx(Opt *o) {
     TRY(mg_ptx_plan(&o->s, t->u.kernel, true, &p));
     TRY(mg_ptx_emit(&o->s, t->u.kernel, &p, &o->text));
   }
+  return MG_OK;
+}
+
+static MgRc opt_ptx_run(Opt *o) {
+  TRY(opt_gpu_fuse(o));
+  int wrong = ptx_check(&o->s, &o->f, o->before, o->nbefore, 1, &o->text);
+  if (wrong < 0) return mg_fail(&o->c, MG_UNSUP, "too large for the PTX machine");
+  o->bad += wrong;
   return MG_OK;
 }
 
@@ -246,6 +266,7 @@ static const struct {
     {"-fused", opt_fused},
     {"-llvm", opt_llvm},
     {"-ptx", opt_ptx},
+    {"-ptx-run", opt_ptx_run},
     {"-plan", opt_plan},
 };
 
@@ -307,7 +328,7 @@ int main(int argc, char **argv) {
     else if ((rc = opt_pass[k].run(&o)) == MG_OK) rc = mg_graph_verify(&o.g, argv[i]);
   }
   if (rc == MG_OK && !quiet) {
-    if (!o.text.len) mg_graph_print(&o.g, &o.text);
+    if (!o.text.len && !o.s.c) mg_graph_print(&o.g, &o.text);
     fputs(mg_sb_text(&o.text), stdout);
   } else if (rc != MG_OK) {
     fprintf(stderr, "mgopt: %s: %s (%s:%d)\n", mg_rc_text(rc), o.c.msg, o.c.file ? o.c.file : "?", o.c.line);

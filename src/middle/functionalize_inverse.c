@@ -55,6 +55,14 @@ static bool fz_permuted_back(Fz *f, const MgArg *dims, int ndim, MgArg *a) {
   return true;
 }
 
+/* Of a view that has the parent's elements in their order; what was written need not have a view's strides.
+ */
+static MgRc fz_same_elements(Fz *f, ValRef parent, ValRef *v) {
+  const MgVal *p = mg_val(f->g, parent);
+  MgArg a[] = {mg_arg_val(*v), mg_arg_syms(f->g, p->size, p->ndim)};
+  return mg_fz_emit(f, TOP_reshape, a, 2, parent, v);
+}
+
 /* Views whose inverse needs more than their arguments.  *done: there is such an inverse. */
 static MgRc fz_inverse_of(Fz *f, const FzVal *i, ValRef view, ValRef parent_now, ValRef *v, bool *done) {
   MgGraph *g = f->g;
@@ -98,17 +106,16 @@ static MgRc fz_inverse_of(Fz *f, const FzVal *i, ValRef view, ValRef parent_now,
     if (!fz_permuted_back(f, mg_node_arg(n, "dims"), p->ndim, &a[1])) break;
     return mg_fz_emit(f, TOP_permute, a, 2, i->parent, v);
   }
+  case TOP_expand:
+    if (mg_val_repeats(g, view)) break;
+    return fz_same_elements(f, i->parent, v);
   case TOP_view:
   case TOP__unsafe_view:
   case TOP__reshape_alias:
   case TOP_squeeze:
   case TOP_squeeze_dim:
   case TOP_squeeze_dims:
-  case TOP_unsqueeze: { /* the same elements in the same order; what was written need not have a view's
-                           strides */
-    MgArg a[] = {mg_arg_val(*v), mg_arg_syms(g, p->size, p->ndim)};
-    return mg_fz_emit(f, TOP_reshape, a, 2, i->parent, v);
-  }
+  case TOP_unsqueeze: return fz_same_elements(f, i->parent, v);
   default: break;
   }
   *done = false;

@@ -31,7 +31,7 @@ def options():
     p.add_argument(
         "--shrink", type=float, default=os.environ.get("FUZZ_SHRINK", 60), help="seconds a failure"
     )
-    p.add_argument("--kinds", default="models,graphs,cache,models,templates,graphs,models,statements")
+    p.add_argument("--kinds", default="models,graphs,cache,models,templates,kernels,graphs,models,statements")
     p.add_argument("--out", type=pathlib.Path, default=HERE.parents[1] / "build" / "fuzz")
     p.add_argument("--fail-on", choices=["all", "crashes"], default="all", help="what makes the run fail")
     p.add_argument("--one", nargs=2, metavar=("KIND", "SEED"), help="check, shrink and print one program")

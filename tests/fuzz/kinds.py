@@ -6,6 +6,7 @@ import cache_files
 import judge
 import lines
 import random_graphs
+import random_kernels
 import random_models
 import shrink
 
@@ -138,5 +139,11 @@ def python_kinds():
 def all_kinds():
     return {
         k.name: k
-        for k in [Models(), Checked("graphs", random_graphs), Checked("cache", cache_files), *python_kinds()]
+        for k in [
+            Models(),
+            Checked("graphs", random_graphs),
+            Checked("kernels", random_kernels),
+            Checked("cache", cache_files),
+            *python_kinds(),
+        ]
     }

@@ -23,3 +23,10 @@ def test_golden(path):
     # messages carry no paths or line numbers of the sources
     errors = "".join(line.split(" (../")[0] + "\n" for line in run.stderr.splitlines())
     assert_text(run.stdout + errors, path.with_suffix(".out"))
+
+
+@pytest.mark.parametrize("path", sorted(HERE.glob("ptx/*.mg")), ids=lambda p: p.stem)
+def test_kernels_run_as_the_reference(path):
+    passes = [p for p in path.read_text().splitlines()[0].split()[2:] if p != "-ptx"]
+    run = subprocess.run([MGOPT, *passes, "-ptx-run", path], capture_output=True, text=True)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")

@@ -48,6 +48,7 @@ CASES = {
     "as complex": (lambda x: torch.view_as_complex(x.view(3, 2, 2)).mul_(1j), X), "complex number": (lambda c: c * 2j, C),
     "dtype written": (lambda x: x.view(torch.int32).add_(1), X), "dtype fused": (lambda x: (x + 1).view(torch.int32) * 2, X),
     "dtype bool": (lambda x: ((x > 0).view(torch.uint8) + 1, (x.to(torch.uint8) & 1).view(torch.bool)), X),
+    "expanded by nothing, written": (lambda x: (x.t().expand(1, 4, 3).mul_(2), x + 1), X),
     "strided overlap": (overlapping, FAR), "strided nested": (nested, FAR), "strided nested inside": (lambda x: nested(x * 2), FAR),
     "strided of view": (lambda x: x[1:].as_strided((2,), (2,), 5).add_(1), FAR),
     "strided of base": (lambda x: (x + 1)[2:].as_strided((2, 3), (3, 1), 0), FAR),

@@ -6,7 +6,8 @@
 #include "machine_arith.h"
 
 double ptx_float(PtxType t, uint64_t bits) {
-  if (t == PT_f16 || t == PT_bf16) return mg_scalar_from_bits(t == PT_f16 ? TY_f16 : TY_bf16, bits & 0xFFFF).f;
+  if (t == PT_f16 || t == PT_bf16)
+    return mg_scalar_from_bits(t == PT_f16 ? TY_f16 : TY_bf16, bits & 0xFFFF).f;
   if (t == PT_f64) {
     double d;
     memcpy(&d, &bits, 8);
@@ -50,7 +51,8 @@ static double arith_extreme(const PtxInstr *i, double a, double b) {
   return (a < b) == (i->op == PO_min) ? a : b;
 }
 
-/* Of the type's own precision: a sum or product of floats as doubles rounds once where it is rounded to float. */
+/* Of the type's own precision: a sum or product of floats as doubles rounds once where it is rounded to
+ * float. */
 static double arith_double(const PtxInstr *i, double a, double b, double c) {
   bool single = i->type[0] == PT_f32;
   switch (i->op) {
@@ -200,6 +202,7 @@ uint64_t ptx_convert(const PtxInstr *i, uint64_t a, uint64_t b) {
     return ptx_type_bytes(from) < ptx_type_bytes(to) ? arith_cut(to, (uint64_t)v)
                                                      : arith_cut(to, (uint64_t)ptx_int(to, (uint64_t)v));
   }
-  if (ptx_type_kind(from) == 's') return to == PT_f32 ? ptx_float_bits(to, (float)v) : ptx_float_bits(to, (double)v);
+  if (ptx_type_kind(from) == 's')
+    return to == PT_f32 ? ptx_float_bits(to, (float)v) : ptx_float_bits(to, (double)v);
   return to == PT_f32 ? ptx_float_bits(to, (float)(uint64_t)v) : ptx_float_bits(to, (double)(uint64_t)v);
 }

@@ -1,8 +1,8 @@
 /* A machine for the PTX that ptx/ptx.h prints: kernels run on the CPU, and are watched while they do.
- * In: PTX text, a launch, and the memory that it may touch.  Out: that memory as a GPU would leave it, or what a
- * GPU would not tell: reads of registers and shared memory that nobody set, accesses outside of a buffer or
- * across its alignment, threads that read what others write without a barrier, barriers that not all reach.
- * Only the instructions that our kernels use; approximate ones compute exactly. */
+ * In: PTX text, a launch, and the memory that it may touch.  Out: that memory as a GPU would leave it, or
+ * what a GPU would not tell: reads of registers and shared memory that nobody set, accesses outside of a
+ * buffer or across its alignment, threads that read what others write without a barrier, barriers that not
+ * all reach. Only the instructions that our kernels use; approximate ones compute exactly. */
 #ifndef MG_PTX_MACHINE_H
 #define MG_PTX_MACHINE_H
 #include <stdbool.h>

@@ -7,22 +7,31 @@
 #include <string.h>
 #include "machine_priv.h"
 
-#define X(n) #n,
-static const char *const parse_ops[] = {PTX_OPS(X)};
-static const char *const parse_compares[] = {PTX_COMPARES(X)};
-#undef X
-#define X(n, b, k) #n,
-static const char *const parse_types[] = {PTX_TYPES(X)};
-#undef X
-#define X(n, b, k) b,
-static const uint8_t parse_bytes[] = {PTX_TYPES(X)};
-#undef X
-#define X(n, b, k) k,
-static const char parse_kind[] = {PTX_TYPES(X)};
-#undef X
+static const char *const parse_ops[] = {
+#define PTX_OP(name) #name,
+#include "words.def"
+};
 
-int ptx_type_bytes(PtxType t) { return parse_bytes[t]; }
-char ptx_type_kind(PtxType t) { return parse_kind[t]; }
+static const char *const parse_compares[] = {
+#define PTX_COMPARE(name) #name,
+#include "words.def"
+};
+
+static const char *const parse_types[] = {
+#define PTX_TYPE(name, bytes, kind) #name,
+#include "words.def"
+};
+
+static const struct ParseType {
+  uint8_t bytes;
+  char kind;
+} parse_type[] = {
+#define PTX_TYPE(name, bytes, kind) {bytes, kind},
+#include "words.def"
+};
+
+int ptx_type_bytes(PtxType t) { return parse_type[t].bytes; }
+char ptx_type_kind(PtxType t) { return parse_type[t].kind; }
 
 enum { NAME = 32, NAMES = 256 };
 

@@ -30,7 +30,7 @@ typedef struct Machine {
   uint8_t *shared;
   SharedByte *byte;
   unsigned block;
-  long steps;
+  long steps; /* of this block */
   const PtxInstr *at;
   char *err;
 } Machine;
@@ -78,7 +78,8 @@ static bool run_inside(const Machine *m, uint64_t at, size_t bytes) {
 static const char *run_touch(Machine *m, unsigned t, uint64_t at, size_t bytes, bool writes) {
   for (size_t k = 0; k < bytes; k++) {
     SharedByte *b = &m->byte[at - PTX_SHARED_BASE + k];
-    bool others_wrote = b->writer != NOBODY && b->writer != t, others_read = b->reader != NOBODY && b->reader != t;
+    bool others_wrote = b->writer != NOBODY && b->writer != t,
+         others_read = b->reader != NOBODY && b->reader != t;
     if (!writes && !b->set) return "reads shared memory that nobody wrote";
     if (others_wrote || (writes && others_read)) return "races for shared memory";
     if (writes) b->writer = (uint16_t)t, b->set = true;
@@ -213,7 +214,8 @@ static PtxEnd run_exchange(Machine *m, unsigned first) {
     m->at = &m->p->instr[th->pc - 1];
     if (th->state != TS_exchange || th->pc != m->thread[first].pc)
       return run_wrong(m, first + k, "is not where its warp exchanges");
-    if (!run_value(m, first + k, &m->at->arg[1], &v[k])) return run_wrong(m, first + k, "gives what was not set");
+    if (!run_value(m, first + k, &m->at->arg[1], &v[k]))
+      return run_wrong(m, first + k, "gives what was not set");
   }
   for (unsigned k = 0; k < n; k++) {
     run_value(m, first + k, &m->at->arg[2], &lanes);
@@ -281,7 +283,7 @@ PtxEnd ptx_run(const PtxProgram *p, const PtxLaunch *l, char *err) {
   bool ok = m.thread && m.reg && m.known && m.shared && m.byte;
   PtxEnd e = ok ? PTX_ran : PTX_wrong;
   if (!ok) snprintf(err, PTX_ERR, "out of memory");
-  for (; e == PTX_ran && m.block < l->blocks; m.block++) e = run_block(&m);
+  for (; e == PTX_ran && m.block < l->blocks; m.block++) m.steps = 0, e = run_block(&m);
   free(m.thread);
   free(m.reg);
   free(m.known);

@@ -1,6 +1,8 @@
-/* Kernels of every mapping on the PTX machine, beside the reference evaluator; and what the machine notices. */
+/* Kernels of every mapping on the PTX machine, beside the reference evaluator; and what the machine notices.
+ */
 #include "kernel_run.h"
 #include "ptx_cases.h"
+#include "ptx_machine/check.h"
 #include "ptx_machine/machine.h"
 
 /* Memory of every buffer: that of the test, or fresh for those that fusion made. */
@@ -33,7 +35,8 @@ static void run_kernel(Env *e, const MgKernel *k, const MgPtxPlan *plan, const c
     arg[j] = (uint64_t)(uintptr_t)touched[j].base;
   }
   for (uint32_t j = 0; j < e->x.nsym; j++) arg[k->nbuf + j] = (uint64_t)e->sym[j];
-  PtxLaunch l = {(unsigned)mg_sym_eval(&e->x, plan->blocks, e->sym), plan->threads, arg, touched, (int)k->nbuf};
+  PtxLaunch l = {(unsigned)mg_sym_eval(&e->x, plan->blocks, e->sym), plan->threads, arg, touched,
+                 (int)k->nbuf};
   bool ran = p && ptx_run(p, &l, err) == PTX_ran;
   if (!ran) printf("%s, %s: %s\n", what, k->name, err);
   CHECK(ran);
@@ -70,7 +73,8 @@ static const struct Wrong {
   const char *body, *says;
 } wrong[] = {
     {"  add.s32 %r1, %r2, 1;\n", "not set"},
-    {"  mov.b32 %r1, 7;\n  setp.lt.s32 %p0, %r1, 3;\n  @%p0 mov.b32 %r2, 1;\n  add.s32 %r1, %r2, 1;\n", "not set"},
+    {"  mov.b32 %r1, 7;\n  setp.lt.s32 %p0, %r1, 3;\n  @%p0 mov.b32 %r2, 1;\n  add.s32 %r1, %r2, 1;\n",
+     "not set"},
     {"  @%p1 mov.b32 %r1, 7;\n", "predicate"},
     {"  ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%q0+4];\n", "aligned"},
     {"  ld.global.f32 %f0, [%q0+256];\n", "outside"},
@@ -88,11 +92,12 @@ static const struct Wrong {
 static void test_wrong(const struct Wrong *w) {
   static float memory[64];
   char text[2048], err[PTX_ERR] = "";
-  snprintf(text, sizeof text,
-           ".visible .entry k(.param .u64 a0)\n{\n  .reg .pred %%p<4>;\n  .reg .b32 %%r<8>;\n  .reg .f32 %%f<8>;\n"
-           "  .reg .b64 %%q<2>;\n  .shared .align 8 .b8 tile[512];\n  ld.param.u64 %%q0, [a0];\n"
-           "  mov.u32 %%r0, %%tid.x;\n  mov.u32 %%r3, tile;\n  mad.lo.u32 %%r4, %%r0, 4, %%r3;\n%s  ret;\n}\n",
-           w->body);
+  snprintf(
+      text, sizeof text,
+      ".visible .entry k(.param .u64 a0)\n{\n  .reg .pred %%p<4>;\n  .reg .b32 %%r<8>;\n  .reg .f32 %%f<8>;\n"
+      "  .reg .b64 %%q<2>;\n  .shared .align 8 .b8 tile[512];\n  ld.param.u64 %%q0, [a0];\n"
+      "  mov.u32 %%r0, %%tid.x;\n  mov.u32 %%r3, tile;\n  mad.lo.u32 %%r4, %%r0, 4, %%r3;\n%s  ret;\n}\n",
+      w->body);
   uint64_t arg = (uint64_t)(uintptr_t)memory;
   PtxMemory m = {memory, sizeof memory};
   PtxLaunch l = {1, 64, &arg, &m, 1};
@@ -103,9 +108,31 @@ static void test_wrong(const struct Wrong *w) {
   ptx_free(p);
 }
 
+/* A whole schedule: right as it is, and not once the reference computes something else. */
+static void test_schedule(void) {
+  Env e;
+  MgStrbuf says = {0};
+  env_init(&e);
+  ptx_norm(&e);
+  ptx_on_gpu(&e);
+  BufRef n = e.s.nbuf;
+  MgBuf *before = mg_new(&e.c, MgBuf, n);
+  memcpy(before, e.s.buf, sizeof *before * n);
+  CHECK(mg_fuse(&e.s, &e.f) == MG_OK);
+  for (uint32_t i = 0; i < e.f.nstep; i++)
+    snprintf(e.f.step[i].u.kernel->name, sizeof e.f.step[i].u.kernel->name, "k%u", i);
+  CHECK(ptx_check(&e.s, &e.f, before, n, 1, &says) == 0);
+  MgLoop *last = e.s.item[e.s.nitem - 1].u.loop;
+  last->value = env_expr(&e, "1:bf16");
+  CHECK(ptx_check(&e.s, &e.f, before, n, 1, &says) == 1 && strstr(mg_sb_text(&says), "49152 differ"));
+  mg_sb_free(&says);
+  env_free(&e);
+}
+
 int main(void) {
   for (size_t i = 0; i < sizeof ptx_cases / sizeof *ptx_cases; i++)
     for (int vectors = 0; vectors < 2; vectors++) test_case(&ptx_cases[i], vectors);
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) test_wrong(&wrong[i]);
+  test_schedule();
   return test_done();
 }

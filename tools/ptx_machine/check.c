@@ -1,0 +1,228 @@
+/* A schedule for a GPU, run by the PTX machine and by the reference evaluator over the same numbers.
+ * In: loop nests, and the kernels that fusion made of them.  Out: kernels that touch what they must not, and
+ * buffers that differ by more than rounding. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "back/kernel/back.h"
+#include "check.h"
+#include "machine.h"
+#include "ptx/ptx.h"
+
+enum { CHECK_MOST = 1 << 26 }; /* bytes of one buffer */
+/* Data that serves as an index may be anything: the reference reads what lies this far outside. */
+enum { CHECK_MARGIN = 1 << 16 };
+
+typedef struct Check {
+  MgSched *s;
+  MgFused *f;
+  const MgBuf *before; /* the buffers as lowering made them: fusion makes some smaller */
+  BufRef nbefore;      /* buffers from here on are fusion's own */
+  uint64_t seed;
+  int64_t *env;
+  char **whole; /* per buffer: three memories with their margins, in the order of the next line */
+  void **mem, **ref,
+      **near; /* the machine's, the reference's, and one of inputs that are rounded otherwise */
+  size_t *bytes;
+  bool indirect; /* an index depends on data */
+  MgStrbuf *out;
+  int wrong;
+} Check;
+
+static uint64_t check_random(Check *c) { return c->seed = mg_hash_u64(c->seed + 0x9E3779B97F4A7C15ull); }
+
+/* ---- memory ---- */
+
+static bool check_loads(const MgExprs *x, ExprRef r) {
+  const MgExpr *e = mg_expr(x, r);
+  bool any = e->op == OP_load;
+  for (int i = 0; r && i < e->nsrc && !any; i++) any = e->src[i] && check_loads(x, e->src[i]);
+  return any;
+}
+
+/* Does an index in r depend on what is loaded? */
+static bool check_is_indirect(const MgExprs *x, ExprRef r) {
+  const MgExpr *e = mg_expr(x, r);
+  bool any = r && e->op == OP_load && check_loads(x, e->src[0]);
+  for (int i = 0; r && i < e->nsrc && !any; i++) any = e->src[i] && check_is_indirect(x, e->src[i]);
+  return any;
+}
+
+/* The number beside v: what another rounding might have given. */
+static uint64_t check_nudged(Check *c, MgTy ty, MgScalar v) {
+  uint64_t bits = mg_scalar_bits(ty, v);
+  return mg_ty_is_float(ty) && v.f != 0 && check_random(c) & 1 ? bits ^ 1 : bits;
+}
+
+static void check_fill(Check *c, BufRef b) {
+  MgDtype d = (MgDtype)c->s->buf[b].dtype;
+  if (!mg_dtype_has_ty(d) || c->s->buf[b].kind == MB_error) return;
+  MgTy ty = mg_dtype_ty(d);
+  size_t each = (size_t)mg_ty_size(ty);
+  for (size_t i = 0; i + each <= c->bytes[b]; i += each) {
+    uint64_t r = check_random(c);
+    int64_t whole = ty == TY_i1 ? (int64_t)(r & 1) : c->indirect ? 0 : (int64_t)(r % 9);
+    MgScalar v =
+        mg_ty_is_float(ty) ? (MgScalar){.f = (double)(r >> 11) * 0x1p-51 - 2} : (MgScalar){.i = whole};
+    uint64_t bits = mg_scalar_bits(ty, v);
+    memcpy((char *)c->mem[b] + i, &bits, each);
+    memcpy((char *)c->ref[b] + i, &bits, each);
+    bits = check_nudged(c, ty, v);
+    memcpy((char *)c->near[b] + i, &bits, each);
+  }
+}
+
+static bool check_memory(Check *c) {
+  const MgSched *s = c->s;
+  for (BufRef b = 1; b < s->nbuf; b++) {
+    SymRef nelem = b < c->nbefore ? c->before[b].nelem : s->buf[b].nelem;
+    int64_t n = mg_sym_eval(s->x, nelem, c->env) * mg_dtype_size((MgDtype)s->buf[b].dtype);
+    if (n < 0 || n > CHECK_MOST) return false;
+    c->bytes[b] = (size_t)n;
+    size_t whole = ((size_t)n + 63) / 64 * 64 + 2 * CHECK_MARGIN;
+    if (!(c->whole[b] = aligned_alloc(64, 3 * whole))) return false;
+    memset(c->whole[b], 0, 3 * whole);
+    c->mem[b] = c->whole[b] + CHECK_MARGIN;
+    c->ref[b] = c->whole[b] + whole + CHECK_MARGIN;
+    c->near[b] = c->whole[b] + 2 * whole + CHECK_MARGIN;
+    check_fill(c, b);
+  }
+  return true;
+}
+
+/* ---- running ---- */
+
+/* What a launch gives for buffer b: its address, or the number itself where it is one of the CPU. */
+static uint64_t check_argument(const Check *c, BufRef b) {
+  uint64_t v = (uint64_t)(uintptr_t)c->mem[b];
+  if (c->s->buf[b].device == DEV_cpu) v = 0, memcpy(&v, c->mem[b], c->bytes[b] < 8 ? c->bytes[b] : 8);
+  return v;
+}
+
+static PtxEnd check_launch(Check *c, const MgKernel *k, const MgPtxPlan *plan, const char *text, char *err) {
+  const MgSched *s = c->s;
+  PtxMemory *memory = calloc(k->nbuf + 1, sizeof *memory);
+  uint64_t *arg = calloc(k->nbuf + s->x->nsym + 1, sizeof *arg);
+  PtxProgram *p = memory && arg ? ptx_parse(text, k->name, err) : NULL;
+  PtxEnd end = PTX_wrong;
+  for (uint32_t j = 0; p && j < k->nbuf; j++) {
+    memory[j] = (PtxMemory){c->mem[k->buf[j]], c->bytes[k->buf[j]]};
+    arg[j] = check_argument(c, k->buf[j]);
+  }
+  for (uint32_t j = 0; p && j < s->x->nsym; j++) arg[k->nbuf + j] = (uint64_t)c->env[j];
+  if (p) {
+    PtxLaunch l = {(unsigned)mg_sym_eval(s->x, plan->blocks, c->env), plan->threads, arg, memory,
+                   (int)k->nbuf};
+    end = ptx_run(p, &l, err);
+  }
+  ptx_free(p);
+  free(memory);
+  free(arg);
+  return end;
+}
+
+/* All kernels; false: a data check of the program trapped, so nothing can be compared. */
+static bool check_kernels(Check *c) {
+  for (uint32_t i = 0; i < c->f->nstep; i++) {
+    MgKernel *k = c->f->step[i].kind == MS_kernel ? c->f->step[i].u.kernel : NULL;
+    MgStrbuf text = {0};
+    MgPtxPlan plan;
+    char err[PTX_ERR] = "";
+    if (!k) continue;
+    bool printed = mg_ptx_plan(c->s, k, true, &plan) == MG_OK && mg_ptx_emit(c->s, k, &plan, &text) == MG_OK;
+    PtxEnd end = printed ? check_launch(c, k, &plan, mg_sb_text(&text), err) : PTX_trapped;
+    mg_sb_free(&text);
+    if (end == PTX_wrong) mg_sb_printf(c->out, "%s: %s\n", k->name, err), c->wrong++;
+    if (end != PTX_ran) return false;
+  }
+  return true;
+}
+
+static bool check_reference(Check *c, void **mem) {
+  for (uint32_t i = 0; i < c->s->nitem; i++)
+    if (c->s->item[i].kind == MI_loop && mg_interp_loop(c->s, c->s->item[i].u.loop, mem, c->env) != MG_OK)
+      return false;
+  return true;
+}
+
+/* ---- comparing ---- */
+
+static MgScalar check_element(const void *mem, MgTy ty, size_t i) {
+  uint64_t bits = 0;
+  memcpy(&bits, (const char *)mem + i * (size_t)mg_ty_size(ty), (size_t)mg_ty_size(ty));
+  return mg_scalar_from_bits(ty, bits);
+}
+
+static double check_rounding(MgTy ty) {
+  return ty == TY_f64 ? 1e-12 : ty == TY_f32 ? 1e-4 : ty == TY_f16 ? 4e-3 : 3e-2;
+}
+
+/* The machine's p, the reference's q, and what comes of it with other roundings, beside the largest. */
+static bool check_same(MgTy ty, MgScalar p, MgScalar q, MgScalar near, double most) {
+  if (!mg_ty_is_float(ty)) return p.i == q.i || near.i != q.i;
+  if (!isfinite(p.f) || !isfinite(q.f)) return !isfinite(p.f) == !isfinite(q.f) || !isfinite(near.f);
+  double other = isfinite(near.f) ? fabs(near.f - q.f) : INFINITY;
+  return fabs(p.f - q.f) <= check_rounding(ty) * (fabs(q.f) + 0.01 * most) + 64 * other;
+}
+
+static void check_compare(Check *c, BufRef b) {
+  MgTy ty = mg_dtype_ty((MgDtype)c->s->buf[b].dtype);
+  size_t n = c->bytes[b] / (size_t)mg_ty_size(ty), bad = 0, first = 0;
+  double most = 0;
+  for (size_t i = 0; i < n && mg_ty_is_float(ty); i++) {
+    double v = fabs(check_element(c->ref[b], ty, i).f);
+    if (isfinite(v) && v > most) most = v;
+  }
+  for (size_t i = 0; i < n; i++) {
+    MgScalar near = check_element(c->near[b], ty, i);
+    bool same = check_same(ty, check_element(c->mem[b], ty, i), check_element(c->ref[b], ty, i), near, most);
+    if (!same && !bad++) first = i;
+  }
+  if (!bad) return;
+  MgScalar p = check_element(c->mem[b], ty, first), q = check_element(c->ref[b], ty, first);
+  mg_sb_printf(c->out, "buffer b%u: %zu of %zu differ; [%zu] is %.9g, should be %.9g\n", b, bad, n, first,
+               mg_ty_is_float(ty) ? p.f : (double)p.i, mg_ty_is_float(ty) ? q.f : (double)q.i);
+  c->wrong++;
+}
+
+static bool check_is_memory(const MgBuf *b) {
+  return b->kind != MB_local && b->kind != MB_error && mg_dtype_has_ty((MgDtype)b->dtype);
+}
+
+static void check_run(Check *c) {
+  for (uint32_t i = 0; i < c->s->nitem; i++) {
+    const MgLoop *l = c->s->item[i].kind == MI_loop ? c->s->item[i].u.loop : NULL;
+    ExprRef part[] = {l ? l->body : 0, l ? l->value : 0, l ? l->mask : 0};
+    for (int k = 0; k < 3; k++) c->indirect |= part[k] && check_is_indirect(c->s->x, part[k]);
+    c->indirect |= l && check_loads(c->s->x, l->index);
+  }
+  if (!check_memory(c)) c->wrong = -1;
+  else if (check_kernels(c) && check_reference(c, c->ref) && check_reference(c, c->near))
+    for (BufRef b = 1; b < c->nbefore; b++)
+      if (check_is_memory(&c->s->buf[b])) check_compare(c, b);
+}
+
+int ptx_check(MgSched *s, MgFused *f, const MgBuf *before, BufRef nbefore, uint64_t seed, MgStrbuf *out) {
+  Check c = {.s = s, .f = f, .before = before, .nbefore = nbefore, .seed = seed, .out = out, .wrong = -1};
+  size_t n = s->nbuf;
+  c.env = calloc(s->x->nsym + 1, sizeof *c.env);
+  c.whole = calloc(n, sizeof *c.whole);
+  c.mem = calloc(n, sizeof *c.mem);
+  c.ref = calloc(n, sizeof *c.ref);
+  c.near = calloc(n, sizeof *c.near);
+  c.bytes = calloc(n, sizeof *c.bytes);
+  if (c.env && c.whole && c.mem && c.ref && c.near && c.bytes) {
+    for (uint32_t i = 0; i < s->x->nsym; i++) c.env[i] = s->x->sym[i].hint;
+    c.wrong = 0;
+    check_run(&c);
+  }
+  for (size_t b = 0; c.whole && b < n; b++) free(c.whole[b]);
+  free(c.env);
+  free(c.whole);
+  free(c.mem);
+  free(c.ref);
+  free(c.near);
+  free(c.bytes);
+  return c.wrong;
+}
