@@ -3,8 +3,9 @@
 #define MG_PTX_MACHINE_CHECK_H
 #include "back/kernel/loop_nest.h"
 
-/* Runs all kernels of f over random numbers that `seed` gives; library calls leave what is in their results.
- * before: the nbefore buffers that lowering made, as they were before fusion.  Appends to `out` what is
- * wrong, and returns how many things are.  -1: out of memory, or too large to run. */
+/* Runs all kernels of f over random numbers that `seed` gives, even seeds with NaN and the like; library
+ * calls leave what is in their results. before: the nbefore buffers that lowering made, as they were before
+ * fusion.  Appends to `out` what is wrong, and returns how many things are.  -1: out of memory, or too large
+ * to run. */
 int ptx_check(MgSched *s, MgFused *f, const MgBuf *before, BufRef nbefore, uint64_t seed, MgStrbuf *out);
 #endif
