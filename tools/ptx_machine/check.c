@@ -50,6 +50,15 @@ static bool check_is_indirect(const MgExprs *x, ExprRef r) {
   return any;
 }
 
+/* Does r make integers of floats?  Of what no integer is, a GPU makes others than a CPU. */
+static bool check_truncates(const MgExprs *x, ExprRef r) {
+  const MgExpr *e = mg_expr(x, r);
+  bool any = r && e->op == OP_cvt && !mg_ty_is_float(e->ty) && e->ty != TY_i1 &&
+             mg_ty_is_float(mg_expr(x, e->src[0])->ty);
+  for (int i = 0; r && i < e->nsrc && !any; i++) any = e->src[i] && check_truncates(x, e->src[i]);
+  return any;
+}
+
 /* The number beside v: what another rounding might have given. */
 static uint64_t check_nudged(MgTy ty, MgScalar v) {
   uint64_t bits = mg_scalar_bits(ty, v);
@@ -204,7 +213,10 @@ static void check_run(Check *c) {
   for (uint32_t i = 0; i < c->s->nitem; i++) {
     const MgLoop *l = c->s->item[i].kind == MI_loop ? c->s->item[i].u.loop : NULL;
     ExprRef part[] = {l ? l->body : 0, l ? l->value : 0, l ? l->mask : 0};
-    for (int k = 0; k < 3; k++) c->indirect |= part[k] && check_is_indirect(c->s->x, part[k]);
+    for (int k = 0; k < 3; k++) {
+      c->indirect |= part[k] && check_is_indirect(c->s->x, part[k]);
+      c->special &= !part[k] || !check_truncates(c->s->x, part[k]);
+    }
     c->indirect |= l && check_loads(c->s->x, l->index);
   }
   if (!check_memory(c)) c->wrong = -1;
