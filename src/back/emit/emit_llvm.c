@@ -423,6 +423,8 @@ static void emit_group(Em *e, MgLoop **loop, int n, int shared) {
       g.reduces = true;
       g.keep = l->nouter;
       ops += mg_ex_count_ops(e->x, l->body);
+    } else {
+      ops += mg_ex_count_ops(e->x, l->value); /* copied with the reductions beside it */
     }
     if (l->vec != MG_NO_VEC && l->vec >= shared) g.vec = l->vec;
     scans |= l->kind == ML_scan && !is_arg(l);
