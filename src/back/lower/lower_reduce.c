@@ -218,13 +218,20 @@ static MgRc reduce_logsumexp(Lower *L, MgNode *n, const LwRow *r) {
  * ----------------------------------------------------------------------------------------------------------
  */
 
+/* What a running sum or product is kept in.  Eager's kernels for a CPU keep that of float32 in float64: a
+ * product that is too small for float32 is no zero, and an infinity behind it no NaN. */
+static MgTy reduce_scan_ty(Lower *L, ValRef v) {
+  bool twice = !L->gpu && lw_meta(L, v)->dtype == DT_f32;
+  return twice ? TY_f64 : reduce_sum_ty(L, v);
+}
+
 static MgRc reduce_scan(Lower *L, MgNode *n, const LwRow *r) {
   ValRef v = n->out[0], src = lw_arg_val(n, "self");
   const MgVal *m = lw_meta(L, v);
   int dim, k = 0;
   if (m->ndim == 0) return lw_define(L, v, lw_at(L, src, NULL));
   if (!lw_arg_dim(L->g, n, "dim", m->ndim, &dim)) return MG_UNSUP;
-  MgTy ty = reduce_sum_ty(L, v);
+  MgTy ty = reduce_sum_ty(L, v), acc = reduce_scan_ty(L, v);
   MgView out;
   ExprRef to[LW_MAX_NDIM];
   TRY(lw_buffer(L, v, &out));
@@ -240,8 +247,8 @@ static MgRc reduce_scan(Lower *L, MgNode *n, const LwRow *r) {
   l->range[k] = m->size[dim];
   to[dim] = mg_ex_idx(L->x, k);
   l->red_op = r->op;
-  l->body = mg_ex_cvt(L->x, ty, lw_at(L, src, to));
-  l->value = mg_ex_red(L->x, ty);
+  l->body = mg_ex_cvt(L->x, acc, mg_ex_cvt(L->x, ty, lw_at(L, src, to)));
+  l->value = mg_ex_cvt(L->x, ty, mg_ex_red(L->x, acc));
   l->buf = out.buf;
   l->index = mg_view_index(L->x, &out, to);
   lw_define_view(L, v, &out);
