@@ -34,10 +34,14 @@ bool mg_drive_differs(MgEntry *e, const MgSlots *slots, MgGuardFail *why) {
 
 /* ---- limits ---- */
 
+static bool drive_limit_raises(const MgDrive *d) {
+  return d->at.cfg->fullgraph || mg_stance_set("fail_on_recompile_limit_hit");
+}
+
 /* The recompile limit where the frame may not go on in CPython: fullgraph=True promised
  * one graph.  Has it raised? */
 static bool drive_limit_is_error(const MgDrive *d, const MgBucket *b, int unit) {
-  if (!d->at.cfg->fullgraph && !mg_stance_set("fail_on_recompile_limit_hit")) return false;
+  if (!drive_limit_raises(d)) return false;
   mg_raise_dynamo_error("FailOnRecompileLimitHit",
                         "magneto: %U was compiled %d times at line %d, which is the limit, and %s "
                         "(MAGNETO_LOGS=recompiles shows why)",
@@ -66,6 +70,9 @@ static bool drive_at_limit(MgDrive *d, MgBucket *b, const MgSlots *slots) {
   if (!b->n) return false;
   bool exact;
   int limit = mg_stance_recompile_limit(d->at.cfg->recompile_limit, &exact);
+  bool texts =
+      !exact && d->at.info->dyn && !drive_limit_raises(d) && mg_dynfloat_texts_break(d->at.info->dyn);
+  if (texts) limit *= 2; /* the place was begun anew */
   if (b->n < limit) return false;
   bool sizes = !exact && b->n < MG_TUNE_RECOMPILE_MODULES * limit;
   int modules = 0;
@@ -75,6 +82,15 @@ static bool drive_at_limit(MgDrive *d, MgBucket *b, const MgSlots *slots) {
     modules += why.other_module;
   }
   return !sizes || b->n - modules >= MG_TUNE_RECOMPILE_SIZES * limit;
+}
+
+/* At a limit that the program has not set itself: may the place be compiled again, without guards on strings
+ * that change?  -1 with an exception. */
+static int drive_begins_anew(const MgDrive *d, const MgSite *site) {
+  bool exact;
+  mg_stance_recompile_limit(d->at.cfg->recompile_limit, &exact);
+  if (exact || site->n >= MG_TUNE_SITE_ENTRIES || drive_limit_raises(d)) return 0;
+  return mg_dynfloat_break_texts(d->at.info->dyn);
 }
 
 /* The limit is reached, or an entry that was compiled just now does not fit already: something changes behind
@@ -142,6 +158,9 @@ MgDriveVerdict mg_drive_verdict(MgDrive *d, MgSite *site, MgBucket *b, const MgS
   bool limit =
       compiled || ((drive_at_limit(d, b, slots) || site->n >= MG_TUNE_SITE_ENTRIES) && !mg_force_break);
   if (limit && !compiled && mg_walk_at_limit(d, b)) return VERDICT_walk;
+  int begins = limit && !compiled ? drive_begins_anew(d, site) : 0;
+  if (begins < 0) return VERDICT_fail;
+  limit &= !begins;
   if (limit) return drive_over_limit(d, site, b, unit, compiled);
   MgDriveVerdict asked = drive_by_stance(d, unit, stance);
   if (asked != VERDICT_compile) return asked;

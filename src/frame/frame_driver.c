@@ -585,13 +585,21 @@ static bool drive_unpacks(const MgDrive *d, int unit) {
   return o && (PyTuple_CheckExact(o) || PyList_CheckExact(o)) && Py_SIZE(o) == in->arg;
 }
 
-/* The container that the instruction in has just loaded onto the value stack, borrowed; else NULL. */
+/* Is o, which LOAD_METHOD has left on top, a method of a string, or the string itself? */
+static bool drive_is_text_method(const MgInstr *in, PyObject *o) {
+  PyObject *self = PyCFunction_Check(o) ? PyCFunction_GET_SELF(o) : o;
+  return in->op == BC_LOAD_METHOD && self && PyUnicode_CheckExact(self);
+}
+
+/* The container, or method of a string, that the instruction in has just loaded onto the value stack,
+ * borrowed; else NULL. */
 static PyObject *drive_loaded_container(const MgDrive *d, const MgInstr *in) {
   int top = mg_pyframe_stacktop(d->at.f);
+  PyObject *o = top > d->at.v.code->co_nlocalsplus ? d->at.v.slot[top - 1] : NULL;
+  if (!o || drive_is_text_method(in, o)) return o;
   bool loads =
       in->op == BC_LOAD_FAST || in->op == BC_LOAD_GLOBAL || in->op == BC_LOAD_DEREF || in->op == BC_LOAD_ATTR;
-  PyObject *o = loads && top > d->at.v.code->co_nlocalsplus ? d->at.v.slot[top - 1] : NULL;
-  return o && (PyList_Check(o) || PyDict_Check(o) || Py_TYPE(o) == mg_torch.deque) ? o : NULL;
+  return loads && (PyList_Check(o) || PyDict_Check(o) || Py_TYPE(o) == mg_torch.deque) ? o : NULL;
 }
 
 static MgLoopEnd drive_execute(MgDrive *d, MgLoop *l, int n) {

@@ -94,6 +94,40 @@ bool mg_dynfloat_may_change(PyObject *o) {
 
 static int dynfloat_note(PyObject **known, PyObject *name, PyObject *was, PyObject *now);
 
+/* Members of the set of what is known that are not names of sources. */
+static const char dynfloat_texts[] = "some string changed", dynfloat_breaks[] = "changing strings break";
+
+static int dynfloat_has(PyObject *known, const char *what) {
+  PyObject *o = PyUnicode_FromString(what);
+  int has = o ? PySet_Contains(known, o) : -1;
+  Py_XDECREF(o);
+  return has;
+}
+
+PyObject *mg_dynfloat_text_name(PyObject *name) {
+  PyObject *n = name ? PyUnicode_FromFormat("%U text", name) : NULL;
+  Py_XDECREF(name);
+  return n;
+}
+
+static int dynfloat_note_text(PyObject **known, PyObject *name) {
+  int rc = dynfloat_add_named(known, PyUnicode_FromString(dynfloat_texts));
+  return rc ? rc : dynfloat_add_named(known, mg_dynfloat_text_name(Py_NewRef(name)));
+}
+
+int mg_dynfloat_break_texts(PyObject *known) {
+  int some = known ? dynfloat_has(known, dynfloat_texts) : 0;
+  int done = some > 0 ? dynfloat_has(known, dynfloat_breaks) : 0;
+  if (some <= 0 || done) return some < 0 || done < 0 ? -1 : 0;
+  return dynfloat_add_named(&known, PyUnicode_FromString(dynfloat_breaks)) ? -1 : 1;
+}
+
+bool mg_dynfloat_texts_break(PyObject *known) {
+  int has = dynfloat_has(known, dynfloat_breaks);
+  if (has < 0) PyErr_Clear(); /* out of memory: strings are guarded, as before */
+  return has > 0;
+}
+
 static int dynfloat_note_slice(PyObject **known, PyObject *name, PyObject *was, PyObject *now) {
   const PySliceObject *a = (PySliceObject *)was, *b = (PySliceObject *)now;
   int rc = dynfloat_note(known, dynfloat_part_name(name, mg_names.start), a->start, b->start);
@@ -110,6 +144,7 @@ static int dynfloat_note(PyObject **known, PyObject *name, PyObject *was, PyObje
   int rc = name ? 0 : -1;
   bool adds = differ && (tuple || (mg_dynfloat_may_change(was) && !PyTuple_CheckExact(was)));
   if (!rc && adds) rc = dynfloat_add(known, name);
+  if (!rc && adds && PyUnicode_CheckExact(was)) rc = dynfloat_note_text(known, name);
   for (Py_ssize_t i = 0; tuple && !rc && i < PyTuple_GET_SIZE(was); i++)
     rc =
         dynfloat_note(known, dynfloat_item_name(name, i), PyTuple_GET_ITEM(was, i), PyTuple_GET_ITEM(now, i));

@@ -23,6 +23,12 @@ int mg_dynfloat_learn(PyObject **known, const MgGuards *g, const MgSlots *s);
  * exception. */
 int mg_dynfloat_hand_on(PyObject **known, PyObject *from);
 PyObject *mg_dynfloat_name(const MgGuards *g, SrcRef src);
+/* "the string of this name has changed": new; steals name, which may be NULL with an exception. */
+PyObject *mg_dynfloat_text_name(PyObject *name);
+/* A place has reached the recompile limit.  Strings among what changed are looked at no more from here on:
+ * 1; 0: there are none, or that was tried; -1 with an exception. */
+int mg_dynfloat_break_texts(PyObject *known);
+bool mg_dynfloat_texts_break(PyObject *known); /* has that been done? */
 /* "the keys of this dict": by its source, or by itself when src is 0 or pinned. */
 PyObject *mg_dynfloat_keys_name(const MgGuards *g, SrcRef src, PyObject *dict);
 /* "this container has come to hold another number of items, often": the same. */

@@ -164,8 +164,7 @@ static int loop_before(MgLoop *l, const MgInstr *in) {
   l->rec->ident->loads = false;
   if (l->outer) l->rec->line = (uint32_t)l->code->line[in->at];
   if (l->outer && l->outer->raw && loop_touch_stack(l, in)) return -1;
-  mg_unread_before(l, in, mg_loop_reads(in));
-  return 0;
+  return mg_unread_before(l, in, mg_loop_reads(in));
 }
 
 MgLoopEnd mg_loop_run(MgLoop *l, PyThreadState *ts, MgFrame *f, const MgCode *code, MgOuter *at,

@@ -687,7 +687,7 @@ PyObject *mg_rec_call(PyObject *f, PyObject *const *args, size_t nargsf, PyObjec
   if (!mg_rec) return PyObject_Vectorcall(f, args, nargsf, kwnames);
   Py_ssize_t n = PyVectorcall_NARGS(nargsf) + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
   bool waiting = mg_rec->ident->waiting != 0, python = waiting && mg_policy_of(f).action == ACT_python;
-  if (waiting && !python) mg_unread_call(f, args, n);
+  if (waiting && !python && mg_unread_call(f, args, n)) return NULL;
   PyObject *r = call_any(f, args, nargsf, kwnames);
   /* Of Python functions, those that the recorder answers for itself have looked at what they were given. */
   if (python && mg_rec && !mg_rec->called_frame) mg_unread_call(NULL, args, n);

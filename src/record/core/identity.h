@@ -89,6 +89,8 @@ struct MgIdent {
   uint32_t nunread, waiting; /* of these, how many have not been */
   MgMap by_unread;           /* what the recording sees of them -> index */
   bool loads;                /* the instruction does no more than to load what it finds */
+  bool may_stop;             /* a break can still be placed before what looks at one */
+  bool stops;                /* that is wanted: a string that keeps changing would be looked at */
   struct MgHook *hook;       /* hooks registered on tensors, in order (tensor_hooks.c); malloc'ed */
   uint32_t nhook;
   uint32_t *compared, ncompared; /* entries of objects that the program compares; malloc'ed */

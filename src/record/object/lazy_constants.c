@@ -130,10 +130,29 @@ void mg_unread_all(void) {
   for (uint32_t i = 0; d && d->waiting && i < d->nunread; i++) unread_read(&d->unread[i]);
 }
 
+/* Would a guard on this string fail in the next call, and has that led to the recompile limit? */
+static bool unread_varies(MgUnread *u) {
+  if (u->read || !PyUnicode_CheckExact(u->orig) || !mg_dynfloat_texts()) return false;
+  SrcRef src = unread_src(mg_rec, u);
+  return src && mg_dynfloat_text(src);
+}
+
 /* o itself is looked at, not what is in it. */
 static void unread_operand(PyObject *o) {
+  MgIdent *d = mg_rec->ident;
   MgUnread *u = o ? unread_find(o) : NULL;
-  if (u) unread_read(u);
+  if (u && d->may_stop && unread_varies(u)) d->stops = true;
+  else if (u) unread_read(u);
+}
+
+/* What looks at constants has been asked for: does it stay undone?  -1 with a break. */
+static int unread_stop(void) {
+  MgIdent *d = mg_rec->ident;
+  bool stops = d->stops;
+  d->may_stop = d->stops = false;
+  if (!stops) return 0;
+  mg_rec_break(BK_string, "a string that is another one in each call");
+  return -1;
 }
 
 /* Instances of the program's classes: only C code gets at their state other than by instructions. */
@@ -297,7 +316,7 @@ bool mg_unread_hands_on(const MgLoop *l) {
   }
 }
 
-void mg_unread_before(MgLoop *l, const MgInstr *in, int reads) {
+static void unread_before(MgLoop *l, const MgInstr *in, int reads) {
   MgIdent *d = l->rec->ident;
   UnreadLook look = (UnreadLook)unread_look[in->op];
   d->loads = look == LOOK_loads || look == LOOK_top_loads;
@@ -333,6 +352,12 @@ void mg_unread_before(MgLoop *l, const MgInstr *in, int reads) {
   case LOOK_all: break;
   }
   for (int i = 1; i <= reads && d->waiting; i++) unread_within(PEEK(i), 0, false);
+}
+
+int mg_unread_before(MgLoop *l, const MgInstr *in, int reads) {
+  l->rec->ident->may_stop = true;
+  unread_before(l, in, reads);
+  return unread_stop();
 }
 
 /* A class of the program whose __new__ and __init__ are recorded. */
@@ -395,8 +420,7 @@ static bool unread_names_attribute(PyObject *f, PyObject *o, PyObject *name) {
          PyObject_TypeCheck(o, mg_torch.module);
 }
 
-/* f NULL: a function that runs unrecorded. */
-void mg_unread_call(PyObject *f, PyObject *const *arg, Py_ssize_t n) {
+static void unread_call(PyObject *f, PyObject *const *arg, Py_ssize_t n) {
   bool asks_class = f == (PyObject *)&PyType_Type && n == 1;
   if (!mg_rec->ident->waiting || asks_class || (f && (unread_is_move(f, arg, n) || unread_is_class(f))))
     return;
@@ -407,6 +431,12 @@ void mg_unread_call(PyObject *f, PyObject *const *arg, Py_ssize_t n) {
     if (shallow) unread_operand(arg[i]);
     else unread_within(arg[i], 0, true);
   }
+}
+
+int mg_unread_call(PyObject *f, PyObject *const *arg, Py_ssize_t n) {
+  mg_rec->ident->may_stop = f != NULL;
+  unread_call(f, arg, n);
+  return unread_stop();
 }
 
 static void unread_guard(const MgRec *r, MgUnread *u) {

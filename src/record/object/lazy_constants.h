@@ -20,10 +20,12 @@ typedef struct MgUnread {
 /* What the recording sees of the constant v at src, new; NULL without exception: v
  * itself, which the caller guards. */
 PyObject *mg_unread_wrap(PyObject *v, SrcRef src);
-/* Before instruction in, which looks at so many stack entries. */
-void mg_unread_before(struct MgLoop *l, const struct MgInstr *in, int reads);
-/* Before C code, or code that runs unrecorded, gets these; unless it is known to pass them on. */
-void mg_unread_call(PyObject *f, PyObject *const *arg, Py_ssize_t n);
+/* Before instruction in, which looks at so many stack entries.  -1 with a break: at a string that keeps
+ * changing. */
+int mg_unread_before(struct MgLoop *l, const struct MgInstr *in, int reads);
+/* Before C code, or code that runs unrecorded, gets these; unless it is known to pass them on.  f NULL: a
+ * function that runs unrecorded, or has run.  -1 with a break, if f is given: as mg_unread_before. */
+int mg_unread_call(PyObject *f, PyObject *const *arg, Py_ssize_t n);
 /* Anybody may look at any of them from here on. */
 void mg_unread_all(void);
 /* Its source, when it is one, else 0. */

@@ -122,6 +122,14 @@ bool mg_dynfloat_length(SrcRef src, PyObject *container) {
   return mg_dynfloat_knows(mg_dynfloat_lengths_name(mg_rec->guards, src, container));
 }
 
+bool mg_dynfloat_texts(void) {
+  return mg_rec->dyn && !mg_rec->cfg->fullgraph && mg_dynfloat_texts_break(mg_rec->dyn);
+}
+
+bool mg_dynfloat_text(SrcRef src) {
+  return mg_dynfloat_knows(mg_dynfloat_text_name(mg_dynfloat_name(mg_rec->guards, src)));
+}
+
 bool mg_dynfloat_iterators(void) { return mg_rec->dyn && mg_dynfloat_knows(Py_NewRef(mg_names.iterator)); }
 
 SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObject *name, PyObject *v) {

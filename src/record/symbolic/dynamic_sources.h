@@ -24,6 +24,10 @@ SrcRef mg_dynfloat_guard_key(MgGuards *g, PyObject *dict, PyObject *owner, PyObj
 bool mg_dynfloat_keys(SrcRef src, PyObject *dict, PyObject *keys);
 /* Has this container held another number of items at many other calls?  Then its length is not guarded. */
 bool mg_dynfloat_length(SrcRef src, PyObject *container);
+/* Have strings that change led to the recompile limit?  Then what looks at one breaks the graph. */
+bool mg_dynfloat_texts(void);
+/* Has there been another string at src at other calls? */
+bool mg_dynfloat_text(SrcRef src);
 /* Have iterators been elsewhere at other calls of this code? */
 bool mg_dynfloat_iterators(void);
 /* compile(dynamic=): False, ints are constants; True, or torch's setting of the same meaning, numbers among
