@@ -4,6 +4,8 @@ import pytest
 import torch
 
 import magneto
+from magneto import compiler
+from magneto._backends import inductor_options
 from magneto.compiler import MODES
 from tests.support.counts import assert_counts
 
@@ -54,3 +56,26 @@ def test_emulated_precision_casts_give_eagers_bits():
     with magneto.install():
         compiled = torch.compile(g, backend="magneto", options={"emulate_precision_casts": True})
     assert torch.equal(compiled(x), g(x))
+
+
+def test_an_option_without_a_meaning_here_is_told_once(caplog, monkeypatch):
+    monkeypatch.setattr(inductor_options, "_told", set())
+    with caplog.at_level("INFO", "magneto"):
+        for _ in range(2):
+            magneto.compile(f, options={"epilogue_fusion": True, "freezing": True})
+    assert [r.getMessage() for r in caplog.records] == [
+        "option 'epilogue_fusion' has no effect: it is about Inductor's kernels"
+    ]
+
+
+@pytest.mark.parametrize("options", [{"max_autotune": "yes"}, {"triton.cudagraphs": 3}, {"freezing": 1}])
+def test_an_option_of_another_type_is_named(options):
+    (name,) = options
+    with pytest.raises(TypeError, match=f"{name}.*must be of type bool, got"):
+        magneto.compile(f, options=options)
+
+
+@pytest.mark.parametrize("name", ["max_autotune", "max_autotune_gemm"])
+def test_autotuning_is_that_of_the_mode(name):
+    mode = compiler.checked(mode="max-autotune")
+    assert compiler.checked(options={name: True}) == mode != compiler.checked(options={name: False})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_origin
 
 Options = dict[str, Any]
 
@@ -23,11 +24,17 @@ def _threads(name: str, value: Any) -> Options:
     return {"threads": max(value, 0)}  # Inductor's -1: as many as torch has
 
 
+def _search(name: str, value: Any) -> Options:
+    return {"search": True} if _flag(name, value) else {}
+
+
 # Those that mean something here, as options of our own.
 HONOURED: dict[str, Callable[[str, Any], Options]] = {
     "freezing": lambda name, value: {"freeze": _flag(name, value)},
     "layout_optimization": lambda name, value: {"keep_layout": not _flag(name, value)},
     "cpp.threads": _threads,
+    "max_autotune": _search,
+    "max_autotune_gemm": _search,
     "emulate_precision_casts": lambda name, value: {"numerics": 1} if _flag(name, value) else {},
 }
 
@@ -38,12 +45,31 @@ NOT_HONOURED = {
 }
 
 _told: set[str] = set()
+_log = logging.getLogger("magneto")
 
 
-def _known_to_inductor(name: str) -> bool:
-    """Is there such a setting of Inductor?  All of them are about how Inductor makes its kernels."""
+def _checked_by_inductor(name: str, value: Any) -> bool:
+    """Is there such a setting of Inductor?  Raises TypeError if it has another type, as torch.compile raises.
+
+    All of these settings are about how Inductor makes its kernels.
+    """
     config: Any = importlib.import_module("torch._inductor.config")
-    return name.replace("-", "_") in config.get_config_copy()
+    known, attribute = config.get_config_copy(), name.replace("-", "_")
+    if attribute not in known:
+        return False
+    want = config.get_type(attribute)
+    if get_origin(want) is None and not isinstance(value, want):  # torch does not check generic types either
+        raise TypeError(
+            f"magneto.compile: option {name!r} must be of type {type(known[attribute]).__name__}, "
+            f"got {type(value).__name__}"
+        )
+    return True
+
+
+def _tell_once(name: str, tell: Callable[[], None]) -> None:
+    if name not in _told:
+        _told.add(name)
+        tell()
 
 
 def _programs_line() -> int:
@@ -61,8 +87,11 @@ def translate(name: str, value: Any) -> Options | None:
         return honour(name, value)
     why = NOT_HONOURED.get(name)
     if why is None:
-        return {} if _known_to_inductor(name) else None
-    if name not in _told:
-        _told.add(name)
-        warnings.warn(f"magneto: option {name!r} has no effect: {why}", RuntimeWarning, _programs_line())
+        if not _checked_by_inductor(name, value):
+            return None
+        text = "option %r has no effect: it is about Inductor's kernels"
+        _tell_once(name, lambda: _log.info(text, name))
+    else:
+        text = f"magneto: option {name!r} has no effect: {why}"
+        _tell_once(name, lambda: warnings.warn(text, RuntimeWarning, _programs_line()))
     return {}
