@@ -9,6 +9,7 @@
 #include <string.h>
 #include "entry/launch/op_call.h"
 #include "entry/launch/trace.h"
+#include "host/torch/tensor_facts.h"
 #include "runtime/process/torch_abi.h"
 
 /* ---- building ---- */
@@ -52,6 +53,28 @@ static int noderun_function_build(const MgFunction *f, NodeStep *s) {
   return 0;
 }
 
+static bool noderun_makes(const NodeStep *s, ValRef v) {
+  for (uint32_t i = 0; i < s->nout; i++)
+    if (s->out[i] == v) return true;
+  return false;
+}
+
+/* The hooks that the program has registered on what the step makes. */
+static int noderun_hooks_build(const MgTrace *t, NodeStep *s) {
+  uint32_t n = 0;
+  for (const MgHooked *h = t->hooked; h; h = h->next) n += noderun_makes(s, h->val);
+  if (!n) return 0;
+  s->hook = mg_calloc(n, sizeof *s->hook);
+  s->hooked = mg_calloc(n, sizeof *s->hooked);
+  if (!s->hook || !s->hooked) return PyErr_NoMemory(), -1;
+  for (const MgHooked *h = t->hooked; h; h = h->next) {
+    if (!noderun_makes(s, h->val)) continue;
+    s->hook[s->nhook] = Py_NewRef(h->hook);
+    s->hooked[s->nhook++] = h->val;
+  }
+  return 0;
+}
+
 /* Numbers the slots without gaps. */
 static int noderun_compact(MgNodeRun *p, uint32_t nval) {
   uint32_t *slot = mg_calloc(nval + 1, sizeof *slot), n = 1;
@@ -66,6 +89,7 @@ static int noderun_compact(MgNodeRun *p, uint32_t nval) {
   for (uint32_t i = 0; i < p->nnode; i++) {
     COMPACT(p->node[i].in, p->node[i].nin)
     COMPACT(p->node[i].out, p->node[i].nout)
+    COMPACT(p->node[i].hooked, p->node[i].nhook)
   }
   COMPACT(p->output, p->noutput)
 #undef COMPACT
@@ -125,11 +149,11 @@ MgNodeRun *mg_noderun_build_part(const MgTrace *t, const bool *keep, const ValRe
     NodeStep *s = &p->node[p->nnode++];
     const MgFunction *f = keep ? NULL : mg_function_of(t->function, n);
     if (f && mg_function_whole(t, f)) {
-      if (noderun_function_build(f, s)) goto fail;
+      if (noderun_function_build(f, s) || noderun_hooks_build(t, s)) goto fail;
       n = f->end - 1;
       continue;
     }
-    if (noderun_step_build(t, n, keep != NULL, s)) goto fail;
+    if (noderun_step_build(t, n, keep != NULL, s) || (!keep && noderun_hooks_build(t, s))) goto fail;
     for (int i = 0; same && i < s->nin; i++)
       while (same[s->in[i]]) s->in[i] = same[s->in[i]];
   }
@@ -156,8 +180,11 @@ void mg_noderun_free(MgNodeRun *p) {
     NodeStep *s = &p->node[i];
     if (s->call) mg_nodecall_free(s->call);
     for (int k = 0; s->obj && k < s->nin; k++) Py_XDECREF(s->obj[k]);
+    for (uint32_t k = 0; k < s->nhook; k++) Py_XDECREF(s->hook[k]);
     Py_XDECREF(s->apply);
     free(s->obj);
+    free(s->hook);
+    free(s->hooked);
     free(p->node[i].in);
     free(p->node[i].out);
     free(p->node[i].drop);
@@ -169,6 +196,17 @@ void mg_noderun_free(MgNodeRun *p) {
 }
 
 /* ---- running ---- */
+
+static int noderun_register(const NodeStep *s, PyObject *const *env) {
+  for (uint32_t i = 0; i < s->nhook; i++) {
+    PyObject *t = env[s->hooked[i]];
+    if (!mg_facts_requires_grad(t)) continue; /* the run is under no_grad */
+    PyObject *handle = PyObject_CallMethod(t, "register_hook", "O", s->hook[i]);
+    if (!handle) return -1;
+    Py_DECREF(handle);
+  }
+  return 0;
+}
 
 static int noderun_step(const NodeStep *s, PyObject **env, const MgCallSizes *at) {
   PyObject *stack[2 * 16], **buf = stack;
@@ -193,6 +231,7 @@ static int noderun_step(const NodeStep *s, PyObject **env, const MgCallSizes *at
     else Py_XDECREF(out[i]);
   }
   if (buf != stack) free(buf);
+  if (!rc && s->nhook) rc = noderun_register(s, env);
   for (int i = 0; i < s->ndrop; i++) Py_CLEAR(env[s->drop[i]]);
   return rc;
 }

@@ -16,7 +16,9 @@ typedef struct NodeStep {
   PyObject *apply,
       **obj; /* that function, strong; its arguments that are no tensors (nin entries, strong or NULL) */
   uint32_t *in, *out; /* slots of the environment, in the call's order; 0: undefined or not used */
-  uint32_t *drop;     /* slots that die after this node */
+  PyObject **hook;    /* functions that are registered on results (strong); slots of those in `hooked` */
+  uint32_t *hooked, nhook;
+  uint32_t *drop; /* slots that die after this node */
   uint32_t nin, nout, ndrop;
   bool grad;        /* autograd was on when it was recorded */
   bool leaf;        /* its result requires grad from here on */

@@ -57,6 +57,11 @@ typedef struct MgFunction { /* one call; in the recording's arena */
   bool once; /* some argument is an object of the recording, or it has side effects: it cannot be called again
               */
 } MgFunction;
+typedef struct MgHooked { /* a hook on a value that the graph makes; in the recording's arena */
+  struct MgHooked *next;  /* in the order in which they were registered */
+  ValRef val;
+  PyObject *hook; /* kept by cap->objs */
+} MgHooked;
 /* Of MgSizeOf, instead of a dimension: element number `at` of an int64 value; where its memory begins. */
 enum { MG_SIZE_ITEM = -1, MG_SIZE_OFFSET = -2 };
 typedef struct MgSizeOf { /* where the graph gives a size that depends on data */
@@ -92,6 +97,7 @@ typedef struct MgTrace {
   MgGraph *g;
   PyObject *objs;             /* list: what MA_object arguments index */
   const MgFunction *function; /* calls of autograd.Function that autograd tracks; NULL: none */
+  const MgHooked *hooked;     /* hooks that are part of the gradient graph; NULL: none */
   MgJointRec *joint;          /* NULL: no gradient graph */
   const MgCapInput *input;    /* in graph input order */
   uint32_t ninput;

@@ -85,6 +85,7 @@ static MgTrace sizes_trace(const MgExecSizes *s, SizesGraph *t) {
                    .g = &t->g,
                    .objs = s->objs,
                    .function = s->function,
+                   .hooked = s->hooked,
                    .joint = s->joint,
                    .input = s->input,
                    .ninput = s->ninput,

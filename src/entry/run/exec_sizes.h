@@ -69,6 +69,7 @@ struct MgExecSizes {
   PyObject *objs;              /* strong: what MA_object arguments index */
   MgJointRec *joint;           /* in ctx; NULL: no backward */
   struct MgFunction *function; /* the calls of autograd.Function; in ctx */
+  struct MgHooked *hooked;     /* hooks that are part of the gradient graph; in ctx */
   MgCapInput *input;           /* with it: the capture's, for their values only; in ctx */
   uint32_t ninput;
   MgAutograd *grad[MG_TUNE_SIZES_PLANS]; /* with it, instead of plan; strong */

@@ -12,6 +12,7 @@
 #include "host/torch/tensor_facts.h"
 #include "record/autograd/joint_reach.h"
 #include "record/core/capture.h"
+#include "record/core/identity.h"
 #include "record/core/recording.h"
 #include "record/core/source_place.h"
 #include "record/dispatch/dispatch.h"
@@ -332,7 +333,7 @@ static PyObject *joint_run(MgJointBuild *b, PyObject *roots, PyObject *tangents,
                            bool keep) {
   PyObject *grads;
   b->r->in_joint = true;
-  if (!b->r->cap->function && !keep) {
+  if (!b->r->cap->function && !b->r->cap->hooked && !keep) {
     grads = joint_call_engine(roots, tangents, leaves, false);
     b->r->in_joint = false;
     return grads;
@@ -480,11 +481,15 @@ static int joint_record(MgJointBuild *b, const ValRef *out, int nout) {
   if (!rc && b->inside) rc = joint_refuse(b, "a result is a view made by an autograd.Function");
   if (!rc && joint_raises(b))
     rc = joint_refuse(b, "the gradient of complex eigenvectors raises where it is not defined");
+  if (!rc && b->r->cap->hooked && b->j->nthrough > 1)
+    rc = joint_refuse(b, "a pass may leave the tensor of a hook out"); /* the hook is not called then */
   b->views = !rc && !b->j->nthrough;
   if (b->views) rc = joint_refuse(b, "every result is a view of an input");
   if (!rc && mg_retry_denied(b->r, RETRY_links)) rc = mg_joint_depends(b, out);
   if (rc > 0 && !b->why) b->linked = joint_refuse(b, "gradients between results are asked for");
   if (!rc) rc = joint_backward(b);
+  /* Second derivatives reach a tensor in two passes, which each call its hook; eager's one has their sum. */
+  if (!rc && b->r->ident->bent) rc = joint_refuse(b, "a hook is not linear");
   if (!rc) rc = joint_see_writes(b);
   if (!rc) rc = joint_take_numbers(b, ninput);
   if (!rc) rc = joint_order(b);
@@ -533,16 +538,17 @@ static int joint_ask_autograd(MgRec *r) {
   return 0;
 }
 
-int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
-  const ValRef *out;
-  int nout = mg_snapshot_outputs(snap, &out);
+/* Hooks on tensors of the recording, and results that are tracked: 1 where the gradient graph may have them;
+ * 0 where they end the segment; -1 with an exception.  After a break the program may still change what a hook
+ * reads. */
+static int joint_takes_hooks(MgRec *r, const MgSnapshot *snap, const ValRef *out, int nout) {
+  bool returns = !snap->nslots && snap->ret;
+  if (!returns || joint_writes_older(r) || mg_tensorhook_on_result(r, out, nout)) return 0;
+  return mg_tensorhook_join(r);
+}
+
+static int joint_record_results(MgRec *r, const ValRef *out, int nout) {
   MgGraph *g = r->g;
-  if (joint_ask_autograd(r)) return -1;
-  if (mg_tensorhook_any_made(r) && (joint_writes_older(r) || joint_results_tracked(r, out, nout) ||
-                                    mg_tensorhook_on_result(r, out, nout))) {
-    mg_retry_fail(r, RETRY_hooked);
-    return 0;
-  }
   if (mg_joint_switched(mg_rec_trace(r, &(MgTrace){0})) &&
       (joint_writes_older(r) || joint_results_tracked(r, out, nout))) {
     mg_retry_fail(r, RETRY_switch);
@@ -590,5 +596,17 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
   g->nnode = nnode;
   g->nval = nval;
   g->ninput = ninput;
+  return rc;
+}
+
+int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
+  const ValRef *out;
+  int nout = mg_snapshot_outputs(snap, &out);
+  if (joint_ask_autograd(r)) return -1;
+  bool hooks = mg_tensorhook_any_made(r) && (joint_writes_older(r) || joint_results_tracked(r, out, nout) ||
+                                             mg_tensorhook_on_result(r, out, nout));
+  int takes = hooks ? joint_takes_hooks(r, snap, out, nout) : 1;
+  int rc = takes > 0 ? joint_record_results(r, out, nout) : takes;
+  if (hooks && rc >= 0 && !r->joint) mg_retry_fail(r, RETRY_hooked);
   return rc;
 }

@@ -99,6 +99,7 @@ struct MgCapture {
   bool *spent; /* by value: its gradient graph was freed by a recorded backward pass */
   uint32_t cap_spent;
   struct MgFunction *function; /* calls of autograd.Function that autograd tracks (autograd_function.c) */
+  struct MgHooked *hooked;     /* hooks on tensors that are part of the gradient graph (tensor_hooks.c) */
   bool arrays;                 /* NumPy arrays are among the inputs */
   bool loops;                  /* the graph calls a while_loop */
   bool in_part;                /* a branch or the body of a loop is being recorded */

@@ -99,6 +99,7 @@ struct MgIdent {
   int depth;                     /* containers that are being wrapped around the next object */
   int of_cell;                   /* what a cell holds is wrapped at this depth; 0: no cell is */
   MgMap dropped; /* originals with weak references that older objects do not hold any more (finalizers.c) */
+  bool bent;     /* a hook ran in the gradient graph whose result is not proportional to its gradient */
   bool unhooked; /* the handle of an older hook was removed: its dict is written as a whole by the snapshot */
 };
 /* ---- wrapping ---- */

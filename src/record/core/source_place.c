@@ -143,6 +143,7 @@ const MgTrace *mg_rec_trace(const MgRec *r, MgTrace *t) {
                  .g = r->g,
                  .objs = cap->objs,
                  .function = cap->function,
+                 .hooked = cap->hooked,
                  .joint = r->joint,
                  .input = cap->input,
                  .ninput = cap->ninput,

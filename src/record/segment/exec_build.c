@@ -323,6 +323,7 @@ int mg_execsizes_take(MgExec *e, MgRec *r, const MgConfig *cfg, bool graph, bool
   mg_ctx_init(&t.ctx);
   s->joint = r->joint;
   s->function = r->cap->function;
+  s->hooked = r->cap->hooked;
   bool ok = env && (s->inferred = mg_calloc(r->joint ? r->joint->nnode : r->g->nnode, sizeof *s->inferred));
   for (uint32_t i = 0; i < s->n && ok; i++) env[i] = mg_sym_hint(r->x, sizes->ref[i]);
   ok = ok && mg_sizes_graph(s, r->g, env, false, &t);

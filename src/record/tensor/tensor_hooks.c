@@ -1,6 +1,6 @@
 /* See the header.  Does not do: hooks on tensors that the graph writes to afterwards, backward passes after a
- * hook on an older tensor, and, without fullgraph, hooks on tensors that the graph makes and
- * whose gradients are wanted outside (a break keeps both halves compiled). */
+ * hook on an older tensor, and, without fullgraph, hooks on tensors that the graph makes, whose gradients are
+ * wanted outside and that mg_tensorhook_join refuses (a break keeps both halves compiled). */
 #include "record/tensor/tensor_hooks.h"
 #include <stdlib.h>
 #include "entry/guard/source.h"
@@ -53,13 +53,59 @@ static PyObject *hook_add(MgRec *r, PyObject *with, PyObject *tensor, PyObject *
   return NULL;
 }
 
+typedef struct HookReads { /* of a node */
+  const bool *grad;        /* by value: it is computed of the gradient that the hook was given */
+  uint32_t n;              /* how many such values the node reads */
+  bool first;              /* its first argument is one */
+} HookReads;
+
+static void hook_see_read(ValRef *v, void *arg) {
+  HookReads *r = arg;
+  r->n += *v && r->grad[*v];
+}
+
+/* Is what node n gives of the gradient proportional to it? */
+static bool hook_node_is_linear(const MgNode *n, const HookReads *r) {
+  static const char *const any[] = {"aten::neg",      "aten::clone", "aten::detach", "aten::alias",
+                                    "aten::_to_copy", "aten::view",  "aten::t",      "aten::transpose.int"};
+  for (size_t i = 0; i < sizeof any / sizeof *any; i++)
+    if (!strcmp(n->op->full, any[i])) return true;
+  if (!strcmp(n->op->full, "aten::add.Tensor") || !strcmp(n->op->full, "aten::sub.Tensor")) return r->n == 2;
+  if (!strcmp(n->op->full, "aten::mul.Tensor") || !strcmp(n->op->full, "aten::mul.Scalar")) return r->n == 1;
+  if (!strcmp(n->op->full, "aten::div.Tensor") || !strcmp(n->op->full, "aten::div.Scalar"))
+    return r->n == 1 && r->first;
+  return false;
+}
+
+/* Is the result proportional to the gradient that was given?  Nodes from `first` on are the hook's. */
+static bool hook_is_linear(const MgGraph *g, NodeRef first, ValRef given, ValRef result) {
+  bool *grad = mg_calloc(g->nval + 1, sizeof *grad), linear = grad;
+  if (grad) grad[given] = true;
+  for (NodeRef k = first; linear && k < g->nnode; k++) {
+    MgNode *n = mg_node(g, k);
+    HookReads r = {grad, 0, n->narg && n->arg[0].tag == MA_val && grad[n->arg[0].u.val]};
+    mg_node_each_tensor(n, hook_see_read, &r);
+    if (!r.n) continue;
+    linear = hook_node_is_linear(n, &r);
+    for (int i = 0; i < n->nout; i++) grad[n->out[i]] = n->out[i] != 0;
+  }
+  linear = linear && grad[result];
+  free(grad);
+  return linear;
+}
+
 /* What the engine calls for a tensor that the recording made.  at: the hook's number. */
 static PyObject *hook_run_made(PyObject *at, PyObject *grad) {
   const MgIdent *d = mg_rec ? mg_rec->ident : NULL;
   size_t i = PyLong_AsSize_t(at);
   const MgHook *h = d && i < d->nhook ? &d->hook[i] : NULL;
-  if (!h || h->removed || mg_rec->in_joint || mg_hook_mode != HOOK_record) Py_RETURN_NONE;
-  return mg_ops.call(h->hook, &grad, 1, NULL);
+  if (!h || h->removed || mg_hook_mode != HOOK_record) Py_RETURN_NONE;
+  NodeRef first = mg_rec->g->nnode;
+  PyObject *r = mg_ops.call(h->hook, &grad, 1, NULL);
+  if (!mg_rec->in_joint || !r || r == Py_None) return r;
+  bool plain = mg_standin_is(grad) && mg_standin_is(r);
+  mg_rec->ident->bent |= !plain || !hook_is_linear(mg_rec->g, first, mg_standin_val(grad), mg_standin_val(r));
+  return r;
 }
 static PyMethodDef hook_made_def = {"hook", hook_run_made, METH_O, NULL};
 
@@ -238,6 +284,56 @@ bool mg_tensorhook_any_made(const MgRec *r) {
   for (uint32_t i = 0; i < r->ident->nhook; i++)
     if (r->ident->hook[i].made) return true;
   return false;
+}
+
+/* Is it a constant, or what the program finds again at its place? */
+static bool hook_may_hold(PyObject *o) {
+  if (o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) ||
+      PyUnicode_CheckExact(o) || PyModule_Check(o))
+    return true;
+  if (PyFunction_Check(o)) return !mg_is_fresh(o) && !PyFunction_GET_CLOSURE(o);
+  return PyCFunction_Check(o) || (PyType_Check(o) && !mg_is_fresh(o)) ||
+         (mg_older(o) && PyObject_TypeCheck(o, mg_torch.module));
+}
+
+static bool hook_may_hold_all(PyObject *tuple) {
+  for (Py_ssize_t i = 0; tuple && i < PyTuple_GET_SIZE(tuple); i++)
+    if (!hook_may_hold(PyTuple_GET_ITEM(tuple, i))) return false;
+  return true;
+}
+
+/* Does the function work on other tensors than stand-ins, too?  It holds none, and nothing that the recording
+ * has made. */
+static bool hook_is_plain(PyObject *f) {
+  if (PyMethod_Check(f)) {
+    if (!hook_may_hold(PyMethod_GET_SELF(f))) return false;
+    f = PyMethod_GET_FUNCTION(f);
+  }
+  if (!PyFunction_Check(f) || PyFunction_GET_KW_DEFAULTS(f)) return false;
+  PyObject *cells = PyFunction_GET_CLOSURE(f);
+  for (Py_ssize_t i = 0; cells && i < PyTuple_GET_SIZE(cells); i++) {
+    PyObject *o = PyCell_GET(PyTuple_GET_ITEM(cells, i));
+    if (!o || !hook_may_hold(o)) return false;
+  }
+  return hook_may_hold_all(PyFunction_GET_DEFAULTS(f));
+}
+
+int mg_tensorhook_join(MgRec *r) {
+  MgHooked *first = NULL, **end = &first;
+  r->cap->hooked = NULL;
+  for (uint32_t i = 0; i < r->ident->nhook; i++) {
+    const MgHook *h = &r->ident->hook[i];
+    if (!h->made || h->removed) continue;
+    if (!mg_val(r->g, h->val)->def || !hook_is_plain(h->hook)) return 0;
+    MgHooked *p = mg_new(r->g->c, MgHooked, 1);
+    if (!p) return PyErr_NoMemory(), -1;
+    *p = (MgHooked){NULL, h->val, h->hook};
+    if (PyList_Append(r->cap->objs, h->hook)) return -1;
+    *end = p;
+    end = &p->next;
+  }
+  r->cap->hooked = first;
+  return 1;
 }
 
 bool mg_tensorhook_on_result(const MgRec *r, const ValRef *out, int nout) {
