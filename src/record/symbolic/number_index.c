@@ -8,8 +8,10 @@
 #include "host/python/pyobject.h"
 #include "record/core/capture.h"
 #include "record/core/recording.h"
+#include "record/symbolic/item_numbers.h"
 #include "record/symbolic/number.h"
 #include "record/symbolic/sizes.h"
+#include "record/symbolic/unbacked.h"
 #include "results.h"
 #include "tuning.h"
 
@@ -24,24 +26,43 @@ static bool ask_index(PyObject *o) {
   return n && mg_symfloat_class(o) == &PyLong_Type && (mg_ask_late(o) || (n->src && mg_symsize_of(n)));
 }
 
-PyObject *mg_symask_item(PyObject *tensor, PyObject *key) {
-  if (!mg_rec || !mg_standin_is(tensor) || (!mg_rec->cap->syms && !mg_symsize_inputs(&mg_rec->cap->sizes)))
-    return NULL;
-  if (ask_index(key))
-    return mg_standin_val(tensor) && mg_val(mg_rec->g, mg_standin_val(tensor))->ndim
-               ? PyObject_CallMethod(tensor, "select", "iO", 0, key)
-               : NULL;
-  if (!PyTuple_CheckExact(key)) return NULL;
+/* A 0-dim tensor of integers whose number graphs have words for. */
+static bool ask_tensor(PyObject *o) {
+  const MgRec *r = mg_rec;
+  ValRef v = mg_standin_is(o) ? mg_standin_val(o) : 0;
+  return v && !r->want_fx && !mg_val(r->g, v)->ndim && mg_dtype_is_int(mg_val(r->g, v)->dtype) &&
+         mg_symdata_may(r->cap, true) && mg_symvalue_can(r->cap, o);
+}
+
+/* A subscript: a tensor as the number in it.  New. */
+static PyObject *ask_number(PyObject *o) {
+  return ask_tensor(o) ? PyObject_CallMethod(o, "item", NULL) : Py_NewRef(o);
+}
+
+/* The same of a tuple that has some, all of whose items numbers can stand beside; NULL without an exception:
+ * there is none, or of another kind. */
+static PyObject *ask_numbers(PyObject *key) {
   Py_ssize_t n = PyTuple_GET_SIZE(key);
   bool any = false;
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *o = PyTuple_GET_ITEM(key, i);
-    any |= ask_index(o);
-    if (!PySlice_Check(o) && !PyLong_CheckExact(o) && !ask_index(o)) return NULL;
+    bool asked = ask_index(o) || ask_tensor(o);
+    any |= asked;
+    if (!PySlice_Check(o) && !PyLong_CheckExact(o) && !asked) return NULL;
   }
-  if (!any || n > mg_val(mg_rec->g, mg_standin_val(tensor))->ndim) return NULL;
+  PyObject *t = any ? PyTuple_New(n) : NULL;
+  for (Py_ssize_t i = 0; t && i < n; i++) {
+    PyObject *o = ask_number(PyTuple_GET_ITEM(key, i));
+    if (!o) Py_CLEAR(t);
+    else PyTuple_SET_ITEM(t, i, o);
+  }
+  return t;
+}
+
+/* The last number first, so that dimensions keep their numbers. */
+static PyObject *ask_select(PyObject *tensor, PyObject *key) {
   PyObject *t = Py_NewRef(tensor), *rest = PyList_New(0), *index = NULL;
-  for (Py_ssize_t i = n; rest && t && i-- > 0;) { /* the last first, so that dimensions keep their numbers */
+  for (Py_ssize_t i = PyTuple_GET_SIZE(key); rest && t && i-- > 0;) {
     PyObject *o = PyTuple_GET_ITEM(key, i);
     if (ask_index(o)) Py_SETREF(t, PyObject_CallMethod(t, "select", "nO", i, o));
     else if (PyList_Insert(rest, 0, o)) Py_CLEAR(t);
@@ -51,6 +72,18 @@ PyObject *mg_symask_item(PyObject *tensor, PyObject *key) {
   Py_XDECREF(index);
   Py_XDECREF(rest);
   return t;
+}
+
+PyObject *mg_symask_item(PyObject *tensor, PyObject *key) {
+  if (!mg_rec || !mg_standin_is(tensor) || !mg_standin_val(tensor)) return NULL;
+  int ndim = mg_val(mg_rec->g, mg_standin_val(tensor))->ndim;
+  bool one = ask_index(key) || ask_tensor(key);
+  if (!one && (!PyTuple_CheckExact(key) || PyTuple_GET_SIZE(key) > ndim)) return NULL;
+  PyObject *numbers = one ? ndim ? ask_number(key) : NULL : ask_numbers(key), *r = NULL;
+  if (numbers)
+    r = one ? PyObject_CallMethod(tensor, "select", "iO", 0, numbers) : ask_select(tensor, numbers);
+  Py_XDECREF(numbers);
+  return r;
 }
 
 /* ---- keys of dicts ---- */

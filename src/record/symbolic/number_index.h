@@ -15,8 +15,8 @@ typedef struct MgSymNode MgSymNode;
 
 /* The node of a number that depends on data; NULL: something else. */
 MgSymNode *mg_ask_late(PyObject *o);
-/* x[key], where the key is such a number, or one from sizes, or a tuple with some: by select(), which does
- * not ask for it; NULL without an exception: something else. */
+/* x[key], where the key is such a number, one from sizes, or a 0-dim tensor of integers, or a tuple with
+ * some: by select(), which does not ask for it; NULL without an exception: something else. */
 PyObject *mg_symask_item(PyObject *tensor, PyObject *key);
 /* dict[key] where one of them is a number that runs compute.  *same is the key of the dict that equals `key`,
  * borrowed; what it equals is guarded.
