@@ -262,7 +262,7 @@ PyObject *mg_source_step(const MgSrc *s, PyObject *p, const MgSlots *slots) {
   case SRC_partial_kw: return source_owned(PyObject_GetAttr(p, mg_names.keywords));
   case SRC_fmode: return mg_fmodes_at(s->idx);
   case SRC_grad: return mg_backward_grad_of(p);
-  case SRC_local: return mg_local_dict(p);
+  case SRC_local: return mg_local_dict(p, false);
   case SRC_weak: return PyWeakref_Check(p) ? mg_weakref_target(p) : NULL;
   case SRC_over: return mg_iterator_over(p);
   case SRC_viewed: {

@@ -3,6 +3,7 @@
 #include <datetime.h>
 #include <signal.h>
 #include <string.h>
+#include "base/table.h"
 #include "host/python/code_info.h"
 #include "host/python/decode.h"
 #include "host/python/hook_mode.h"
@@ -123,10 +124,31 @@ PyObject *mg_view_new(PyObject *dict, PyObject *name) {
                                    dict);
 }
 
-PyObject *mg_local_dict(PyObject *local) {
+/* Has this thread used the object?  CPython keeps the attributes in the thread's dict, under this name. */
+static bool local_is_used(PyObject *local) {
+  PyObject *all = PyThreadState_GetDict(), *key = all ? PyUnicode_FromFormat("thread.local.%p", local) : NULL;
+  bool used = key && PyDict_GetItemWithError(all, key);
+  Py_XDECREF(key);
+  mg_clear_as_no();
+  return used;
+}
+
+/* True once for each object: threads that come later would each have a recording of their own. */
+static bool local_may_begin(PyObject *local) {
+  static MgMap begun;
+  uint64_t key = mg_hash_bytes(&local, sizeof local, 0) | 2;
+  return mg_map_get(&begun, key) == MG_MAP_NONE && !mg_map_put(&begun, key, 1);
+}
+
+PyObject *mg_local_dict(PyObject *local, bool begin) {
   PyTypeObject *t = Py_TYPE(local), *base = mg_solid_base(t);
-  if (strcmp(base->tp_name, "_thread._local") || t->tp_init != PyBaseObject_Type.tp_init) return NULL;
+  if (strcmp(base->tp_name, "_thread._local")) return NULL;
+  bool used = t->tp_init == PyBaseObject_Type.tp_init || local_is_used(local);
+  if (!used && !(begin && local_may_begin(local))) return NULL;
+  MgHookMode mode = mg_hook_mode;
+  mg_hook_mode = HOOK_off;
   PyObject *d = base->tp_getattro(local, mg_names.dict);
+  mg_hook_mode = mode;
   Py_XDECREF(d);
   return d;
 }

@@ -54,9 +54,10 @@ int mg_dict_put(PyObject *dict, PyObject *key, PyObject *v); /* the same for set
  * NULL when o is no such view. */
 PyObject *mg_view_of(PyObject *o, const char **name);
 PyObject *mg_view_new(PyObject *dict, PyObject *name); /* by the dict's base in C, whatever a subclass says */
-/* The attributes that a threading.local has in this thread: borrowed; NULL without exception when it is none,
- * or a class with an __init__, which runs in each thread at its first use. */
-PyObject *mg_local_dict(PyObject *local);
+/* The attributes that a threading.local has in this thread: borrowed; NULL without exception when it is none.
+ * A class may have an __init__, which runs in each thread at its first use: NULL before that, but for the
+ * first call with `begin`, which is such a use. */
+PyObject *mg_local_dict(PyObject *local, bool begin);
 /* Copies the table of a set into an empty one: the same order now, and after the same
  * changes.  -1 with an exception. */
 int mg_set_copy(PyObject *to, PyObject *from);

@@ -397,7 +397,9 @@ static PyObject *attr_or_hook(PyObject *o, PyObject *name, PyObject *r) {
  * without exception: it is none. */
 static PyObject *attr_local(PyObject *o) {
   MgOlder *e = mg_older(o);
-  PyObject *d = e ? mg_local_dict(e->orig) : NULL;
+  MgPause pause = mg_rec_pause(); /* an __init__ runs here, once: as it is */
+  PyObject *d = e ? mg_local_dict(e->orig, true) : NULL;
+  mg_rec_resume(pause);
   if (!d) return NULL;
   MgGuards *g = mg_rec->guards;
   SrcRef owner = mg_older_by_path(e) ? e->src : mg_source(g, SRC_pinned, 0, 0, e->orig);

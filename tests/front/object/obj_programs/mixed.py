@@ -110,12 +110,15 @@ def f(x):
 S = lambda: (L.v, hasattr(L, "gone"), l.q)
 
 
-# === threading_local_with_init breaks=1
+# === threading_local_with_init
 import threading
+
+made = []
 
 
 class K(threading.local):
     def __init__(self):
+        made.append(1)
         self.v = 2
 
 
@@ -127,7 +130,7 @@ def f(x):
     return x * L.v
 
 
-S = lambda: L.v
+S = lambda: (L.v, len(made))
 
 
 # === numbers_that_change_in_dicts_of_many_kinds
