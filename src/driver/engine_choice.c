@@ -10,6 +10,7 @@
 #include "ir/graph/graph.h"
 #include "ir/graph/ops_mg.h"
 #include "runtime/direct/conv_direct.h"
+#include "runtime/direct/int4_product.h"
 #include "runtime/engine/attention.h"
 #include "runtime/engine/blas.h"
 #include "runtime/engine/gemm.h"
@@ -92,6 +93,7 @@ static MgRc make_conv_grad(MgCtx *c, const void *d, MgEngine **out) {
   MgRc rc = mg_direct_conv_grad(c, d, out);
   return rc == MG_UNSUP ? mg_onednn_conv_grad(c, d, out) : rc;
 }
+static MgRc make_int4(MgCtx *c, const void *d, MgEngine **out) { return mg_int4_product(c, d, out); }
 static MgRc make_sdpa(MgCtx *c, const void *d, MgEngine **out) { return mg_sdpa_make(c, d, out); }
 
 /* The engine of a description, which begins with ntensor tensors; with symbols also how
@@ -168,6 +170,14 @@ static MgRc engine_sdpa(MgSched *s, const MgExtern *e, const MgOptions *o, Engin
   return engine_done(s, make_sdpa, &d, sizeof d, SDPA_NPTR, out);
 }
 
+static MgRc engine_int4(MgSched *s, const MgExtern *e, const MgOptions *o, EngineOut *out) {
+  MgInt4Desc d = {.group = 0};
+  const MgArg *group = mg_node_arg(mg_node(s->g, e->node), "qGroupSize");
+  if (!engine_tensors(s, e, d.t, INT4_NPTR, out) || !mg_ex_const_int(s->x, group->u.sym, &d.group))
+    return MG_UNSUP;
+  return engine_done(s, make_int4, &d, sizeof d, INT4_NPTR, out);
+}
+
 static MgRc engine_draws(MgSched *s, const MgExtern *e, const MgOptions *o, EngineOut *out) {
   int64_t n;
   const MgArg *given = mg_node_arg(mg_node(s->g, e->node), "n");
@@ -184,6 +194,7 @@ static const struct EngineRow {
     {TOP_mg_sdpa, engine_sdpa},
     {TOP_mg_draws, engine_draws},
     {TOP_convolution_backward, engine_conv_grad},
+    {TOP__weight_int4pack_mm_for_cpu, engine_int4},
 };
 
 MgRc mg_engine_make(MgSched *s, const MgExtern *e, const MgOptions *o, MgEngine **out,

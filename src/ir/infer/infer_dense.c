@@ -24,6 +24,11 @@ MgRc mg_infer_matmul(MgInfer *in) {
     size = (MgDims){2, {p->size[0], q->size[1]}};
     if (code == TOP__int_mm) d = DT_i32;
     break;
+  case TOP__weight_int4pack_mm_for_cpu:
+    if (p->ndim != 2 || q->ndim != 2 || q->dtype != DT_u8 || !mg_dtype_is_float(d) || d == DT_f64)
+      return MG_UNSUP;
+    size = (MgDims){2, {p->size[0], q->size[0]}};
+    break;
   case TOP_bmm:
   case TOP_baddbmm:
     if (p->ndim != 3 || q->ndim != 3) return MG_UNSUP;

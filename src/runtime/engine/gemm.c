@@ -85,6 +85,7 @@ struct Gemm {
   int64_t rows_floats;  /* the packed rows of a block: one, before the slots, or one in each of them */
   int64_t slot_floats;  /* panel of w, sums, and the packed rows unless they are shared */
   const GemmSet *set;
+  MgGemmColumns columns; /* without `pack`: w lies in memory */
   MgFrozen frozen; /* all column panels of w, each [k][panel]; the one part that changes after it was made */
 };
 
@@ -191,6 +192,16 @@ static void gemm_widen_run(bool half, const uint16_t *from, int64_t n, float *to
 static void gemm_narrow_run(bool half, const float *from, int64_t n, uint16_t *to) {}
 #endif
 
+bool mg_gemm_has_short(uint8_t dtype) { return gemm_is_short(dtype) && gemm_widens(); }
+
+void mg_gemm_widen(uint8_t dtype, const uint16_t *from, int64_t n, float *to) {
+  gemm_widen_run(dtype == GEMM_HALF, from, n, to);
+}
+
+void mg_gemm_narrow(uint8_t dtype, const float *from, int64_t n, uint16_t *to) {
+  gemm_narrow_run(dtype == GEMM_HALF, from, n, to);
+}
+
 /* A block of rows and columns of 16-bit values as dense rows of floats. */
 static void gemm_widen(const Gemm *g, const void *from, int64_t row, int64_t col, int64_t nrow, int64_t ncol,
                        float *to) {
@@ -198,10 +209,6 @@ static void gemm_widen(const Gemm *g, const void *from, int64_t row, int64_t col
   for (int64_t i = 0; i < nrow; i++)
     for (int64_t j = 0; j < ncol; j += col == 1 ? ncol : 1)
       gemm_widen_run(g->dtype == GEMM_HALF, p + i * row + j * col, col == 1 ? ncol : 1, to + i * ncol + j);
-}
-
-static void gemm_narrow(const Gemm *g, const float *from, int64_t n, void *to) {
-  gemm_narrow_run(g->dtype == GEMM_HALF, from, n, to);
 }
 
 /* ---- running ---- */
@@ -251,9 +258,15 @@ static void gemm_pack_rows(const Gemm *g, const void *x, int64_t nrow, bool whol
   }
 }
 
-/* `depth` rows of `ncol` columns of w, as a column panel. */
-static void gemm_pack_columns(const Gemm *g, const void *w, int64_t depth, int64_t ncol, float *to) {
+/* A column panel of w, which begins at `w` where it lies in memory. */
+static void gemm_pack_columns(const GemmRun *r, const void *w, MgGemmPanel b, float *to) {
+  const Gemm *g = r->g;
   const GemmOperand *o = &g->t[MATMUL_w];
+  int64_t depth = b.depth, ncol = b.ncol;
+  if (g->columns.pack) {
+    g->columns.pack(g->columns.self, r->ptr, b, to);
+    return;
+  }
   if (g->dtype == GEMM_FLOAT) {
     g->set->pack_columns(w, o->row, o->col, depth, ncol, to);
     return;
@@ -283,7 +296,7 @@ static void gemm_finish(const Gemm *g, float *c, int64_t nrow, int64_t ncol, voi
     if (residual) gemm_widen(g, gemm_behind(g, residual, i * or->row), 0, 1, 1, or->col ? ncol : 1, wide[2]);
     g->set->finish(g, c + i * g->set->panel, 1, ncol, wide[0], bias ? wide[1] : NULL,
                    residual ? wide[2] : NULL);
-    gemm_narrow(g, wide[0], ncol, gemm_behind(g, out, i * g->t[MATMUL_out].row));
+    mg_gemm_narrow(g->dtype, wide[0], ncol, gemm_behind(g, out, i * g->t[MATMUL_out].row));
   }
 }
 
@@ -335,15 +348,18 @@ static float *gemm_frozen_at(const Gemm *g, GemmTurn t) {
 static int gemm_freeze(void *arg) {
   const GemmRun *r = arg;
   const Gemm *g = r->g;
-  for (GemmTurn t = {0, 0}; t.panel * g->set->panel < g->n; t.panel++)
-    gemm_pack_columns(g, gemm_w_at(g, gemm_at(r, MATMUL_w, 0), t), g->k,
-                      gemm_min(g->set->panel, g->n - t.panel * g->set->panel), gemm_frozen_at(g, t));
+  int64_t panel = g->set->panel;
+  for (GemmTurn t = {0, 0}; t.panel * panel < g->n; t.panel++) {
+    MgGemmPanel b = {0, g->k, t.panel * panel, gemm_min(panel, g->n - t.panel * panel), panel};
+    gemm_pack_columns(r, gemm_w_at(g, gemm_at(r, MATMUL_w, 0), t), b, gemm_frozen_at(g, t));
+  }
   return 0;
 }
 
 /* What the turn after this one reads of w, which is missing where this one is the last. */
 static GemmAhead gemm_ahead_of(const Gemm *g, const void *w, GemmTurn t, bool last) {
   int64_t panel = g->set->panel, depth = last ? 0 : gemm_min(g->depth, g->k - t.k);
+  if (g->columns.pack) return (GemmAhead){0};
   if (!g->frozen.mem)
     return gemm_ahead(g, gemm_w_at(g, w, t), depth, last ? 0 : gemm_min(panel, g->n - t.panel * panel));
   const float *at = gemm_frozen_at(g, t);
@@ -369,7 +385,7 @@ static void gemm_columns(const GemmRun *r, int64_t task, const float *a, float *
     float *c = sums + (g->deep ? (t.panel - begin) * g->rows * panel : 0);
     GemmAhead ahead = gemm_ahead_of(g, w, next, i + 1 == n);
     if (g->frozen.mem) b = gemm_frozen_at(g, t);
-    else gemm_pack_columns(g, gemm_w_at(g, w, t), depth, ncol, b);
+    else gemm_pack_columns(r, gemm_w_at(g, w, t), (MgGemmPanel){t.k, depth, col, ncol, panel}, b);
     for (int64_t j = 0; j < nrow; j += part) {
       int64_t rows = gemm_min(part, nrow - j), at = row + j;
       g->set->stripe(a + j / g->set->rows * g->step + t.k * g->set->rows, g->step, b, depth, c, rows, t.k > 0,
@@ -616,9 +632,10 @@ static uint64_t gemm_frozen_bytes(const Gemm *g) {
   return (uint64_t)(panels * g->set->panel * g->k) * sizeof(float);
 }
 
-/* any: also where the library is known to be faster. */
-static MgRc gemm_make(MgCtx *c, const MgMatmulDesc *d, bool any, MgEngine **out) {
+/* any: also where the library is known to be faster; w: NULL, or where its columns come from. */
+static MgRc gemm_make(MgCtx *c, const MgMatmulDesc *d, bool any, const MgGemmColumns *w, MgEngine **out) {
   Gemm g = {.e.ops = &gemm_ops, .set = gemm_set()};
+  if (w) g.columns = *w;
   if (!gemm_describe(d, &g)) return MG_UNSUP;
   gemm_cut(&g);
   if (!any && !gemm_prefers(&g, d->frozen)) return MG_UNSUP;
@@ -631,7 +648,11 @@ static MgRc gemm_make(MgCtx *c, const MgMatmulDesc *d, bool any, MgEngine **out)
 }
 
 MgRc mg_gemm_matmul(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) {
-  return mg_gemm_wanted() ? gemm_make(c, d, false, out) : MG_UNSUP;
+  return mg_gemm_wanted() ? gemm_make(c, d, false, NULL, out) : MG_UNSUP;
 }
 
-MgRc mg_gemm_any(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) { return gemm_make(c, d, true, out); }
+MgRc mg_gemm_any(MgCtx *c, const MgMatmulDesc *d, MgEngine **out) { return gemm_make(c, d, true, NULL, out); }
+
+MgRc mg_gemm_columns(MgCtx *c, const MgMatmulDesc *d, const MgGemmColumns *w, MgEngine **out) {
+  return gemm_make(c, d, true, w, out);
+}
