@@ -129,19 +129,20 @@ static PyObject *report_runs(const MgPlanTimes *t) {
 
 static PyObject *report_plan(const MgPlanRecord *r) {
   return Py_BuildValue(
-      "{s:l,s:K,s:s,s:N,s:N,s:d,s:N,s:d,s:d,s:d,s:I,s:O,s:N,s:N,s:N,s:N,s:N,s:N,s:K,s:K,s:K,s:K,s:O,s:N,s:N,"
+      "{s:l,s:K,s:s,s:N,s:N,s:d,s:N,s:d,s:d,s:d,s:I,s:N,s:N,s:s,s:N,s:N,s:N,s:N,s:N,s:N,s:K,s:K,s:K,s:K,s:O,"
+      "s:N,s:N,"
       "s:N,s:d}",
       "number", r->number, "recording", (unsigned long long)r->recording, "what",
       r->what + strspn(r->what, " "), "label", report_text(r->label), "failed", report_text(r->failed), "ms",
       r->ms, "stages", report_stages(r), "emit_ms", r->emit_ms, "llvm_ms", r->llvm_ms, "load_ms", r->load_ms,
-      "compiled", r->ncompiled, "stored", r->stored ? Py_True : Py_False, "recorded",
-      report_graph(&r->recorded), "graph", report_graph(&r->compiled), "steps", report_steps(r), "blocks",
-      report_blocks(r->block, r->nblock), "eager", report_blocks(r->eager, r->neager), "saved",
-      report_saved(r), "arena", (unsigned long long)r->arena, "input_bytes",
-      (unsigned long long)r->input_bytes, "output_bytes", (unsigned long long)r->output_bytes, "saved_bytes",
-      (unsigned long long)r->saved_bytes, "dynamic", r->dynamic ? Py_True : Py_False, "symbols",
-      report_text(r->symbols), "facts", report_text(r->facts), "runs", report_runs(r->times), "at_ms",
-      mg_measure_at(r->begun));
+      "compiled", r->ncompiled, "stored", report_text(r->stored), "stored_note", report_text(r->stored_note),
+      "language", r->cuda ? "PTX" : "LLVM", "recorded", report_graph(&r->recorded), "graph",
+      report_graph(&r->compiled), "steps", report_steps(r), "blocks", report_blocks(r->block, r->nblock),
+      "eager", report_blocks(r->eager, r->neager), "saved", report_saved(r), "arena",
+      (unsigned long long)r->arena, "input_bytes", (unsigned long long)r->input_bytes, "output_bytes",
+      (unsigned long long)r->output_bytes, "saved_bytes", (unsigned long long)r->saved_bytes, "dynamic",
+      r->dynamic ? Py_True : Py_False, "symbols", report_text(r->symbols), "facts", report_text(r->facts),
+      "runs", report_runs(r->times), "at_ms", mg_measure_at(r->begun));
 }
 
 static PyObject *report_plans(void) {

@@ -415,22 +415,44 @@ static MgRc compile_new(Compile *k, MgPlanSpec *spec) {
   return mg_planner_spec(&k->s, &k->f, &k->m, k->ext, &k->k, k->facts, spec);
 }
 
+/* May the graph's plan be on disk?  MG_SF_kept: *key is filled in. */
+static MgStoredFate compile_stored_key(const Compile *k, MgStoredKey *key) {
+  if (k->cuda >= 0) return MG_SF_device;
+  if (compile_limit >= 0 || compile_wrong >= 0) return MG_SF_off;
+  return mg_stored_key(k->g, k->o, key);
+}
+
+/* Looks for the plan of an earlier process.  *save: a new one is to be kept. */
+static MgRc compile_stored(Compile *k, MgPlanSpec *spec, MgStoredKey *key, bool *found, bool *save) {
+  const char *note = NULL;
+  MgStoredFate fate = compile_stored_key(k, key);
+  bool shows = compile_shows(k), kept = fate == MG_SF_kept;
+  *found = *save = false;
+  if (kept && k->record) {
+    fate = mg_stored_look(key, k->g, k->o, spec, &note);
+    TRY(k->c->rc);
+    *save = fate != MG_SF_hit;
+  }
+  mg_record_stored(k->record, mg_stored_fate(fate), note);
+  if (!kept || shows) return MG_OK;
+  TRY(mg_stored_load(key, k->g, k->o, k->h, spec, &k->ext, &k->k, found));
+  *save = !*found;
+  if (*found) k->f.nstep = spec->nstep;
+  return compile_done(k, CS_stored);
+}
+
 /* Graph to the description of a plan: that of an earlier process, or a new one. */
 static MgRc compile_back(Compile *k, MgPlanSpec *spec) {
-  MgKey key;
-  bool found = false;
+  MgStoredKey key;
+  bool found, save;
   TRY(compile_fold(k));
   TRY(compile_verify(k, CV_functional, "fold"));
   *spec = (MgPlanSpec){
       .label = k->h->label, .host = k->h->host, .threads = k->o->threads > 0 ? (unsigned)k->o->threads : 0};
   k->cuda = mg_graph_on_cpu(k->g) ? -1 : mg_graph_cuda(k->g);
-  bool stored = k->cuda < 0 && !compile_shows(k) && compile_limit < 0 && compile_wrong < 0 &&
-                mg_stored_key(k->g, k->o, &key);
-  if (stored) TRY(mg_stored_load(key, k->g, k->o, k->h, spec, &k->ext, &k->k, &found));
-  if (found) k->f.nstep = spec->nstep;
-  if (stored) TRY(compile_done(k, CS_stored));
+  TRY(compile_stored(k, spec, &key, &found, &save));
   if (!found) TRY(compile_new(k, spec));
-  if (stored && !found) mg_stored_save(key, k->g, &k->f, k->ext, &k->k, spec);
+  if (save) mg_stored_save(&key, k->g, &k->f, k->ext, &k->k, spec);
   spec->code = k->k.code;
   spec->ncode = k->k.ncode;
   spec->constant = (MgTensor *const *)k->constant;

@@ -42,6 +42,12 @@ void mg_record_stage(MgPlanRecord *r, unsigned stage, double ms) {
   if (r && stage < MG_RECORD_STAGES) r->stage_ms[stage] += ms;
 }
 
+void mg_record_stored(MgPlanRecord *r, const char *fate, const char *note) {
+  if (!r) return;
+  r->stored = fate;
+  r->stored_note = note ? mg_ctx_strdup(&r->mem, note) : NULL;
+}
+
 /* A copy of the buffer's text, which is emptied. */
 static const char *record_text(MgPlanRecord *r, MgStrbuf *sb) {
   const char *text = mg_sb_ok(sb) ? mg_ctx_strdup(&r->mem, mg_sb_text(sb)) : NULL;
@@ -284,6 +290,7 @@ void mg_record_steps(MgPlanRecord *r, const MgSched *s, const MgFused *f, const 
     else record_extern(r, s, f->step[i].u.ext, &ext[i], &r->step[i]);
   }
   record_memory(r, s, f, m);
+  r->cuda = k->gpu;
   r->times = mg_plan_times_new(f->nstep);
 }
 

@@ -42,7 +42,7 @@ typedef struct MgStepRecord {
   uint32_t nnode; /* what it computes: nodes of `compiled` */
   double bytes, flops;
   const char *loops;  /* of a kernel: its nests */
-  const char *code;   /* its LLVM text; NULL: not kept */
+  const char *code;   /* its LLVM or PTX text; NULL: not kept */
   MgKey key;          /* equal kernels share one */
   uint8_t origin;     /* MgCodeOrigin */
   const char *apart;  /* why it is not part of an earlier kernel */
@@ -79,7 +79,8 @@ typedef struct MgPlanRecord {
   double stage_ms[MG_RECORD_STAGES]; /* by stages.def */
   double emit_ms, llvm_ms, load_ms;
   uint32_t ncompiled;
-  bool stored;                      /* a plan on disk is kept for graphs of this kind */
+  const char *stored, *stored_note; /* a name of MgStoredFate, and words on it; NULL: nothing is to be said */
+  bool cuda;                        /* kernels are PTX */
   MgGraphRecord recorded, compiled; /* as the passes got it, and as they left it */
   MgStepRecord *step;
   uint32_t nstep;
@@ -103,6 +104,8 @@ MgPlanRecord *mg_record_new(long number, const char *what, const MgHostOps *h);
 void mg_record_graph(MgPlanRecord *r, MgGraphRecord *to, const MgGraph *g);
 /* The graph as it came to the passes, and what it takes when run op by op. */
 void mg_record_recorded(MgPlanRecord *r, const MgGraph *g);
+/* What is known of its plan on disk: a literal, and words that are copied, or NULL. */
+void mg_record_stored(MgPlanRecord *r, const char *fate, const char *note);
 /* What backward saves of the joint graph. */
 void mg_record_saved(MgPlanRecord *r, const MgGraph *joint, const MgJoint *j);
 void mg_record_stage(MgPlanRecord *r, unsigned stage, double ms);

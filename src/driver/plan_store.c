@@ -2,7 +2,7 @@
  * A file's digest says that a process of this user wrote it; all the same each number that is read is checked
  * before it is used. A file is a StoredHead, then the plan's tables one after the other, each from a multiple
  * of 8 bytes on; the last ones are the arguments of each step.  Struct layouts need no version of their own:
- * the key has the build in it. */
+ * the key has the build in it.  Only StoredMade, at the front, is read of other builds' files. */
 #include "driver/plan_store.h"
 #include <stdatomic.h>
 #include <stdio.h>
@@ -23,7 +23,41 @@
 
 enum { STORED_ALIGN = 8 };
 
+static const char *const stored_fate[] = {
+    [MG_SF_kept] = "kept",       [MG_SF_hit] = "hit",         [MG_SF_absent] = "absent",
+    [MG_SF_other] = "other",     [MG_SF_refused] = "refused", [MG_SF_damaged] = "damaged",
+    [MG_SF_unfit] = "unfit",     [MG_SF_small] = "small",     [MG_SF_early] = "early",
+    [MG_SF_symbols] = "symbols", [MG_SF_device] = "device",   [MG_SF_off] = "off"};
+
+const char *mg_stored_fate(MgStoredFate f) { return stored_fate[f]; }
+
+/* By number of MgStoredKey.setup: words for people.  Digests have none: their numbers say nothing. */
+static const struct {
+  const char *what;
+  bool digest;
+} stored_setup[MG_STORED_SETUP] = {{"build of magneto", true},
+                                   {"CPU", true},
+                                   {"option freeze", false},
+                                   {"option keep_layout", false},
+                                   {"option threads", false},
+                                   {"number of torch's threads", false},
+                                   {"width of vectors", false},
+                                   {"fused multiply-add", false},
+                                   {"AVX-512", false},
+                                   {"conversions of float16", false},
+                                   {"AVX-512 with bfloat16", false},
+                                   {"functions of SLEEF", false},
+                                   {"version of LLVM", false},
+                                   {"option numerics", false},
+                                   {"mode that searches", false}};
+
+#define STORED_MAGIC 0x31656461746f6c70 /* counted up when StoredMade changes */
+typedef struct StoredMade {
+  int64_t magic, setup[MG_STORED_SETUP];
+} StoredMade;
+
 typedef struct StoredHead {
+  StoredMade made;
   uint32_t ninput, nbuf, nstep, nfresh, nout, nslot, nsizeop, nblock, ncheck, nwritten, err;
   uint32_t nkernel; /* different ones */
   uint32_t text;    /* bytes of the checks' texts */
@@ -60,23 +94,40 @@ void mg_stored_info(MgStoredInfo *out) {
 
 /* Graphs with something that is asked for early: lowering puts their nodes into another
  * order than they have here. */
-bool mg_stored_key(const MgGraph *g, const MgOptions *o, MgKey *out) {
+MgStoredFate mg_stored_key(const MgGraph *g, const MgOptions *o, MgStoredKey *out) {
   uint32_t alive = 0;
   for (NodeRef n = 1; n < g->nnode; n++) alive += !mg_node(g, n)->dead;
   size_t nbuild;
   const void *build = mg_artifact_build(&nbuild);
-  if (alive < MG_TUNE_STORED_NODES || g->early || !build || !mg_artifact_on()) return false;
+  if (!build || !mg_artifact_on()) return MG_SF_off;
+  if (alive < MG_TUNE_STORED_NODES) return MG_SF_small;
+  if (g->early) return MG_SF_early;
   MgStrbuf sb = {0};
   MgTarget t = mg_kernels_target();
-  const int64_t say[] = {o->freeze, o->keep_layout, o->threads, mg_abi_threads(), t.vector_bits,
-                         t.fma,     t.avx512,       t.f16c,     t.avx512bf16,     t.sleef,
-                         t.llvm,    o->numerics,    o->search};
+  const int64_t setup[MG_STORED_SETUP] = {(int64_t)mg_kcache_key(build, nbuild).hi,
+                                          (int64_t)mg_artifact_key("", 0).hi,
+                                          o->freeze,
+                                          o->keep_layout,
+                                          o->threads,
+                                          mg_abi_threads(),
+                                          t.vector_bits,
+                                          t.fma,
+                                          t.avx512,
+                                          t.f16c,
+                                          t.avx512bf16,
+                                          t.sleef,
+                                          t.llvm,
+                                          o->numerics,
+                                          o->search};
+  MgStoredFate fate = mg_graph_describe(g, &sb) ? MG_SF_kept : MG_SF_symbols;
+  uint64_t graph = mg_kcache_key(mg_sb_text(&sb), sb.len).hi;
   mg_sb_write(&sb, build, nbuild);
-  mg_sb_write(&sb, (const char *)say, sizeof say);
-  bool ok = mg_graph_describe(g, &sb);
-  if (ok) *out = mg_artifact_key(mg_sb_text(&sb), sb.len);
+  mg_sb_write(&sb, (const char *)setup, sizeof setup);
+  memcpy(out->setup, setup, sizeof setup);
+  if (fate == MG_SF_kept && !mg_sb_ok(&sb)) fate = MG_SF_off; /* out of memory */
+  if (fate == MG_SF_kept) out->key = (MgKey){.hi = graph, .lo = mg_artifact_key(mg_sb_text(&sb), sb.len).lo};
   mg_sb_free(&sb);
-  return ok;
+  return fate;
 }
 
 /* ---- what is read and written ---- */
@@ -196,8 +247,8 @@ static void stored_write(StoredWriter *w, const MgPlanSpec *s) {
   mg_sb_free(&text);
 }
 
-void mg_stored_save(MgKey key, MgGraph *g, const MgFused *f, const MgPlanExt *ext, const MgKernelSet *k,
-                    const MgPlanSpec *s) {
+void mg_stored_save(const MgStoredKey *key, MgGraph *g, const MgFused *f, const MgPlanExt *ext,
+                    const MgKernelSet *k, const MgPlanSpec *s) {
   StoredWriter w = {.kernel = mg_calloc(s->nstep, sizeof *w.kernel),
                     .step = mg_calloc(s->nstep, sizeof *w.step),
                     .head = {.ninput = s->ninput,
@@ -214,12 +265,14 @@ void mg_stored_save(MgKey key, MgGraph *g, const MgFused *f, const MgPlanExt *ex
                              .arena = s->arena,
                              .bytes_moved = s->bytes_moved,
                              .dynamic = s->dynamic}};
+  w.head.made.magic = STORED_MAGIC;
+  memcpy(w.head.made.setup, key->setup, sizeof key->setup);
   bool ok = w.kernel && w.step && stored_sound(g->c, g, s); /* what is written can be read */
   for (uint32_t i = 0; ok && i < s->nstep; i++)
     ok = stored_step(&w, &s->step[i], &f->step[i], &ext[i], &k->of_step[i], &w.step[i]);
   if (ok) stored_write(&w, s);
   if (ok && mg_sb_ok(&w.out)) {
-    mg_artifact_store(MG_ART_plan, key, &(MgObject){w.out.p, w.out.len});
+    mg_artifact_store(MG_ART_plan, key->key, &(MgObject){w.out.p, w.out.len});
     stored_saved++;
   }
   mg_sb_free(&w.out);
@@ -239,6 +292,7 @@ typedef struct StoredReader {
   const StoredHead *h;
   const StoredStep *step;
   const StoredKernel *kernel;
+  MgArtifactFound found;
   MgRangeFn *fn;    /* per kernel */
   MgPlanStep *plan; /* what comes out, per step */
   MgPlanExt *ext;
@@ -259,7 +313,8 @@ static const void *stored_take(StoredReader *r, size_t n, size_t size) {
 static bool stored_open(StoredReader *r, MgKey key, MgPlanSpec *s) {
   MgObject file;
   const char *text;
-  if (!mg_artifact_load(MG_ART_plan, key, &file)) return false;
+  r->found = mg_artifact_find(MG_ART_plan, key, &file);
+  if (r->found != MG_AF_loaded) return false;
   r->p = mg_ctx_grow(r->c, file.data, file.len, file.len);
   r->left = file.len;
   free(file.data);
@@ -439,12 +494,49 @@ static void stored_drop(StoredReader *r, MgKernelSet *k) {
     if (r->ext[i].engine) r->ext[i].engine->ops->free(r->ext[i].engine);
 }
 
-MgRc mg_stored_load(MgKey key, MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlanSpec *spec,
+/* How the circumstances of the plan that lies at `other` differ from these; NULL: that cannot be told. */
+static const char *stored_differs(const MgStoredKey *key, MgKey other, MgCtx *c) {
+  MgObject file;
+  MgStrbuf sb = {0};
+  if (!mg_artifact_load(MG_ART_plan, other, &file)) return NULL;
+  const StoredMade *made = file.data;
+  bool known = file.len >= sizeof *made && made->magic == STORED_MAGIC;
+  for (int i = 0; known && i < MG_STORED_SETUP; i++) {
+    if (made->setup[i] == key->setup[i]) continue;
+    mg_sb_printf(&sb, "%s%s", sb.len ? ", " : "", stored_setup[i].what);
+    if (!stored_setup[i].digest)
+      mg_sb_printf(&sb, ": %lld there, %lld here", (long long)made->setup[i], (long long)key->setup[i]);
+  }
+  free(file.data);
+  const char *text = sb.len && mg_sb_ok(&sb) ? mg_ctx_strdup(c, mg_sb_text(&sb)) : NULL;
+  mg_sb_free(&sb);
+  return text;
+}
+
+MgStoredFate mg_stored_look(const MgStoredKey *key, MgGraph *g, const MgOptions *o, const MgPlanSpec *spec,
+                            const char **note) {
+  StoredReader r = {.g = g, .c = g->c, .o = o, .s = {.c = g->c, .g = g, .x = g->x}};
+  MgPlanSpec s = *spec;
+  MgKernelSet none = {0};
+  MgKey other;
+  *note = NULL;
+  bool fits = stored_open(&r, key->key, &s) && stored_steps(&r, &s) && stored_engines(&r, &s);
+  if (r.h) stored_drop(&r, &none);
+  if (fits) return MG_SF_hit;
+  if (r.found == MG_AF_refused) return MG_SF_refused;
+  if (r.found == MG_AF_damaged) return MG_SF_damaged;
+  if (r.found == MG_AF_loaded) return MG_SF_unfit;
+  if (!mg_artifact_near(MG_ART_plan, key->key, &other)) return MG_SF_absent;
+  *note = stored_differs(key, other, g->c);
+  return MG_SF_other;
+}
+
+MgRc mg_stored_load(const MgStoredKey *key, MgGraph *g, const MgOptions *o, MgHostOps *h, MgPlanSpec *spec,
                     MgPlanExt **ext, MgKernelSet *k, bool *found) {
   StoredReader r = {.g = g, .c = g->c, .o = o, .s = {.c = g->c, .g = g, .x = g->x}};
   MgPlanSpec s = *spec;
   *found = false;
-  if (!stored_open(&r, key, &s) || !stored_steps(&r, &s) || !stored_engines(&r, &s) ||
+  if (!stored_open(&r, key->key, &s) || !stored_steps(&r, &s) || !stored_engines(&r, &s) ||
       !stored_kernels(&r, k)) {
     if (r.h) stored_drop(&r, k);
     return g->c->rc;

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from .. import __version__, _magneto, doctor
-from . import advice, calls, guards, modules, sources
+from . import advice, caches, calls, guards, modules, sources
 
 Facts = dict[str, Any]
 
-_CODE_BYTES = 1_500_000  # of LLVM text and loop nests in a page, before compression
+_CODE_BYTES = 1_500_000  # of LLVM and PTX text and loop nests in a page, before compression
 _ASSEMBLED = 12  # slowest kernels whose assembly is shown
 
 
@@ -31,7 +31,11 @@ def facts(data: Facts, checked: Facts | None) -> Facts:
         ]
     roof = _magneto.roofline()
     by_recording = {e["recording"]: e for e in entries if e["recording"]}
+    disk = _magneto.disk_cache_info()
     plans = [_plan(i, p, by_recording, roof) for i, p in enumerate(data["plans"])]
+    for shown, p in zip(plans, data["plans"], strict=True):
+        shown["disk"] = caches.plan(p["stored"], p["stored_note"], disk["off"])
+        shown["origins"] = caches.kernels(shown["steps"])
     labels = {p["recording"]: p["label"] for p in reversed(plans) if p["recording"]}
     texts = _texts(plans)
     for e in entries:  # torch's own function of a module says little
@@ -59,7 +63,7 @@ def facts(data: Facts, checked: Facts | None) -> Facts:
         "calls": calls.rows(data["tree"], entries, {e["number"]: e["code"] for e in made}, plans),
         "check": checked,
         "environment": _environment(),
-        "caches": {"kernels": _magneto.kernel_cache_info(), "disk": _magneto.disk_cache_info()},
+        "caches": {"kernels": _magneto.kernel_cache_info(), "disk": disk},
         "texts": texts,
     }
     out["verdict"] = _verdict(out, data)
@@ -124,6 +128,7 @@ def _plan(i: int, p: Facts, entries: dict[int, Facts], roof: Facts) -> Facts:
         "emit_ms": p["emit_ms"],
         "load_ms": p["load_ms"],
         "compiled": p["compiled"],
+        "language": p["language"],
         "runs": runs["begun"],
         "run_ms": run_ms,
         "first_ms": runs["first_ms"],
@@ -199,6 +204,7 @@ def _step(plan: Facts, k: int, s: Facts, roof: Facts) -> Facts:
         "loops": s["loops"],
         "code": s["code"],
         "key": s["key"] if s["code"] else None,
+        "language": plan["language"],
         "origin": s["origin"],
         "apart": s["apart"],
         "apart_from": f"{plan['id']}k{s['apart_from']}" if s["apart_from"] >= 0 else None,
@@ -227,8 +233,8 @@ def _texts(plans: list[Facts]) -> dict[str, dict[str, str]]:
             s["text"] = None
             continue
         room -= size
-        texts[s["key"]] = {"nests": loops or "", "LLVM": code}
-        if assembled < _ASSEMBLED:
+        texts[s["key"]] = {"nests": loops or "", s["language"]: code}
+        if s["language"] == "LLVM" and assembled < _ASSEMBLED:
             assembled += 1
             try:
                 texts[s["key"]]["assembly"] = _magneto.assembly(code)

@@ -15,13 +15,14 @@ typedef struct MgKernelCode {
   MgKey key;                   /* in the kernel cache */
   const struct MgPlanGpu *gpu; /* on a GPU: how it is launched, but for `blocks` */
   SymRef blocks, plain_blocks;
-  const char *text; /* for reports: what LLVM reads; NULL: not kept */
+  const char *text; /* for reports: what LLVM or the driver of a GPU reads; NULL: not kept */
   uint8_t origin;   /* for reports: MgCodeOrigin */
 } MgKernelCode;
 
 typedef struct MgKernelSet {
   MgKernelCode *of_step;
   uint32_t nstep; /* of a GPU: steps in of_step */
+  bool gpu;       /* texts are PTX */
   MgKcRef *code;
   uint32_t ncode;     /* references that keep the code mapped */
   uint32_t ncompiled; /* kernels LLVM saw; the others were known already */

@@ -12,6 +12,7 @@
 #include "ptx/ptx.h"
 #include "runtime/code/disk_cache.h"
 #include "runtime/plan/plan_spec.h"
+#include "runtime/process/measure.h"
 #include "tuning.h"
 
 #define GPU_NAME "mg_kernel_00000000" /* placeholder, of the length of MG_KERNEL_NAME */
@@ -20,6 +21,7 @@ typedef struct GpuNew { /* a kernel that is not loaded yet */
   MgKey key;
   char *text;
   void *fn;
+  uint8_t origin;                /* MgCodeOrigin */
   char ops[MG_LABEL_IDENTIFIER]; /* of its name */
 } GpuNew;
 
@@ -251,8 +253,11 @@ static MgRc gpu_compile(MgGpuTexts *t, unsigned nthread, MgKernelSet *out) {
       break;
     }
     mg_log_text(MG_LOG_output_code, "module", all);
-    if (mg_artifact_load(MG_ART_cubin, file[i], &old)) code[i] = (MgCubin){old.data, old.len};
+    bool stored = mg_artifact_load(MG_ART_cubin, file[i], &old);
+    if (stored) code[i] = (MgCubin){old.data, old.len};
     else from[n] = i, text[n++] = all;
+    for (uint32_t k = i * MG_TUNE_GPU_MODULE; k < t->ntodo && k < (i + 1) * MG_TUNE_GPU_MODULE; k++)
+      t->todo[k].origin = stored ? CO_disk : CO_compiled;
   }
   if (rc == MG_OK && n) rc = mg_cuda_link(c, t->device, text, n, nthread, made);
   for (uint32_t i = 0; i < n && rc == MG_OK; i++) {
@@ -311,6 +316,7 @@ MgRc mg_gpu_build(MgGpuTexts *t, unsigned nthread, MgKernelSet *out) {
   out->code = mg_new(c, MgKcRef, 2 * nstep + 1);
   TRYP(of && out->of_step && out->code);
   out->nstep = nstep;
+  out->gpu = true;
   for (uint32_t i = 0; i < nstep; i++) {
     uint32_t k = 0;
     if (!t->text[i]) continue;
@@ -318,6 +324,7 @@ MgRc mg_gpu_build(MgGpuTexts *t, unsigned nthread, MgKernelSet *out) {
     if (fn) {
       out->ncode++;
       out->of_step[i].fn = (MgRangeFn)fn;
+      out->of_step[i].origin = CO_memory;
       continue;
     }
     while (k < t->ntodo && !mg_key_same(t->todo[k].key, t->key[i])) k++;
@@ -330,8 +337,11 @@ MgRc mg_gpu_build(MgGpuTexts *t, unsigned nthread, MgKernelSet *out) {
   MgRc rc = t->ntodo ? gpu_compile(t, nthread, out) : MG_OK;
   for (uint32_t i = 0; i < nstep && rc == MG_OK; i++) {
     if (!t->text[i]) continue;
-    if (of[i]) out->of_step[i].fn = (MgRangeFn)t->todo[of[i] - 1].fn;
-    out->of_step[i].key = t->key[i];
+    MgKernelCode *code = &out->of_step[i];
+    if (of[i]) code->fn = (MgRangeFn)t->todo[of[i] - 1].fn;
+    if (of[i]) code->origin = t->todo[of[i] - 1].origin;
+    code->key = t->key[i];
+    code->text = mg_measure_on ? t->text[i] : NULL; /* with the placeholder's name */
     rc = gpu_step(t, i, &out->of_step[i]);
   }
   if (rc != MG_OK) mg_kernels_free(out);

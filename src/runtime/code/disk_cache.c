@@ -164,17 +164,17 @@ static void *artifact_read_all(int fd, uint64_t size, MgKey key, ArtifactHead *h
   return NULL;
 }
 
-bool mg_artifact_load(MgArtifactKind kind, MgKey key, MgObject *out) {
+MgArtifactFound mg_artifact_find(MgArtifactKind kind, MgKey key, MgObject *out) {
   char name[ARTIFACT_NAME];
   ArtifactHead h;
   uint64_t size;
   int fd, dir = mg_cachedir();
   *out = (MgObject){0};
-  if (dir < 0) return false;
+  if (dir < 0) return MG_AF_absent;
   artifact_name(kind, key, name);
   MgCacheFile found = mg_cachedir_open(dir, name, &fd, &size);
   if (found == MG_CF_refused) artifact_refused++;
-  if (found != MG_CF_open) return false;
+  if (found != MG_CF_open) return found == MG_CF_refused ? MG_AF_refused : MG_AF_absent;
   if ((out->data = artifact_read_all(fd, size, key, &h))) {
     out->len = h.len;
     futimens(fd, NULL); /* recently used */
@@ -183,7 +183,11 @@ bool mg_artifact_load(MgArtifactKind kind, MgKey key, MgObject *out) {
     artifact_damaged++;
   }
   close(fd);
-  return out->data != NULL;
+  return out->data ? MG_AF_loaded : MG_AF_damaged;
+}
+
+bool mg_artifact_load(MgArtifactKind kind, MgKey key, MgObject *out) {
+  return mg_artifact_find(kind, key, out) == MG_AF_loaded;
 }
 
 /* ---- what is in the folder ---- */
@@ -237,6 +241,23 @@ static ArtifactFile *artifact_list(int dir, size_t *n) {
   }
   if (d) closedir(d);
   return f;
+}
+
+bool mg_artifact_near(MgArtifactKind kind, MgKey key, MgKey *out) {
+  enum { HALF = 16 };
+  char name[ARTIFACT_NAME];
+  size_t n = 0;
+  bool found = false;
+  int dir = mg_cachedir();
+  ArtifactFile *f = dir < 0 ? NULL : artifact_list(dir, &n);
+  artifact_name(kind, key, name);
+  for (size_t i = 0; i < n && !found; i++) {
+    found = !f[i].temp && !strncmp(f[i].name, name, HALF) && strcmp(f[i].name, name) &&
+            !strcmp(f[i].name + 2 * HALF, artifact_suffix[kind]);
+    if (found) *out = (MgKey){.hi = key.hi, .lo = strtoull(f[i].name + HALF, NULL, HALF)};
+  }
+  free(f);
+  return found;
 }
 
 static uint64_t artifact_limit(void) { return mg_env_number(ENV_CACHE_MB, ARTIFACT_MB) << 20; }

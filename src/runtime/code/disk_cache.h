@@ -17,7 +17,18 @@ const void *mg_artifact_build(
 /* Mixes what the text (of a module, or that describes a graph) does not say into its key:
  * this CPU, the format version. */
 MgKey mg_artifact_key(const char *text, size_t len);
-bool mg_artifact_load(MgArtifactKind kind, MgKey key, MgObject *out); /* out->data is new */
+
+typedef enum MgArtifactFound {
+  MG_AF_loaded,
+  MG_AF_absent,
+  MG_AF_refused, /* the rules of runtime/code/cachedir forbid to read it */
+  MG_AF_damaged  /* or another folder's */
+} MgArtifactFound;
+/* MG_AF_loaded: out->data is new; else out is empty. */
+MgArtifactFound mg_artifact_find(MgArtifactKind kind, MgKey key, MgObject *out);
+bool mg_artifact_load(MgArtifactKind kind, MgKey key, MgObject *out); /* the same: is it loaded? */
+/* A file whose key has the same first half, and another second one; false: there is none. */
+bool mg_artifact_near(MgArtifactKind kind, MgKey key, MgKey *out);
 void mg_artifact_store(MgArtifactKind kind, MgKey key,
                        const MgObject *obj); /* failure is silent: only the next start is slower */
 
