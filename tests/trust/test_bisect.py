@@ -111,7 +111,7 @@ def test_wrong_passes_of_other_kinds_are_found(bisect, stage):
 
 SLOW = """
 import magneto._trust.slow as slow
-slow._best = lambda ways: [way() and 0.05 for way in ways[:1]] + [0.001]
+slow._best = lambda ways, clock: [way() and 0.05 for way in ways[:1]] + [0.001]
 """  # whatever is compiled takes long
 
 
@@ -124,6 +124,65 @@ def test_a_graph_slower_than_eager_is_shown_by_a_small_program(bisect):
     shown = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=env)
     assert shown.returncode == 0, shown.stderr
     assert "compiled: " in shown.stdout and "eager: " in shown.stdout
+
+
+# Each graph with an exponential computes for 3 ms more, in both ways in which graphs are timed.
+SLOW_EXP = """
+import os
+if "MAGNETO_REPRO" in os.environ:
+    import time
+    from magneto import _magneto
+    from magneto._trust import program, slow
+
+    def late(way, calls):
+        def run(*args):
+            end = time.thread_time() + 0.003
+            result = way(*args)
+            while any("exp" in c.op for c in calls) and time.thread_time() < end:
+                pass
+            return result
+        return run
+
+    class Ways:
+        def __init__(self, ways):
+            self.ways = ways
+            self.compiled = late(ways.compiled, program.of_calls(ways.calls(program.Value)).calls)
+
+        def __getattr__(self, name):
+            return getattr(self.ways, name)
+
+    class Core:
+        def __getattr__(self, name):
+            return getattr(_magneto, name)
+
+        def Callable(self, f, **options):
+            return late(_magneto.Callable(f, **options), f.calls)
+
+    def function(self, real=program.Program.function):
+        f = real(self)
+        f.calls = self.calls
+        return f
+
+    program.Program.function, slow._magneto = function, Core()
+    slow.found = lambda ways, *rest, real=slow.found: real(Ways(ways), *rest)
+"""
+
+
+def test_a_slow_kernel_is_found_on_a_busy_machine(bisect):
+    """Beside as many other programs as there are cores, times on the clock told nothing."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 2)]
+    try:
+        program = PROGRAM.format(call=TRAINING)
+        done, programs, env = bisect(program, options=["--slow", "1.5"], site_code=SLOW_EXP)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert done.returncode == 1 and len(programs) == 1, done.stdout + done.stderr
+    assert "Operator: aten.exp.default" in done.stdout and "on one thread" in done.stdout
+    assert programs[0].read_text().count("torch.ops.") == 1
+    shown = subprocess.run([sys.executable, str(programs[0])], capture_output=True, text=True, env=env)
+    assert shown.returncode == 0 and "eager: " in shown.stdout, shown.stderr
 
 
 def test_slow_graphs_are_not_looked_for_unless_asked(bisect):

@@ -131,8 +131,9 @@ def write(place: locate.Place, text: str, whole: locate.Case, trial: locate.Tria
     title = "\n".join([f"Compiled by magneto: {title}", *([""] if facts else []), *facts])
     mode = "enable_grad" if case[2] else "no_grad"
     timed = trial is slow.trial
+    tail = slow.tail(text, inputs, mode) if timed else TAIL.format(inputs=inputs, mode=mode)
     head = HEAD.format(title=title + ("\n" if facts else ""), needs="time" if timed else "warnings")
-    name.write_text(head + body + "\n" + (slow.TAIL if timed else TAIL).format(inputs=inputs, mode=mode))
+    name.write_text(head + body + "\n" + tail)
     return str(name)
 
 
