@@ -359,6 +359,7 @@ def measure(name: str, mode: str, numbers: str, device: str, seconds: float, pee
             cell["sizes"] = _sizes(model, mode, numbers, device, made)
         except Exception as e:
             cell["sizes_failed"] = f"{type(e).__name__}: {e}"[:300]
+    cell["cpu_s"] = time.process_time()  # of the whole cell, on all cores
     return cell
 
 
