@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+import struct
 import subprocess
 import sys
 import textwrap
@@ -31,6 +33,9 @@ PROGRAM = """
 """
 
 
+IMAGES = []  # files with symbols that the last run left, each with its process
+
+
 def run(program, **env):
     """Standard output and error of the program, and what its processes left as maps, by process."""
     done = subprocess.run(
@@ -41,7 +46,11 @@ def run(program, **env):
         check=True,
     )
     maps = {}
+    IMAGES.clear()
     for pid in map(int, done.stdout.split()):
+        for image in Path("/tmp").glob(f"magneto-{pid}-*.so"):
+            IMAGES.append((pid, image.read_bytes()))
+            image.unlink()
         path = Path(f"/tmp/perf-{pid}.map")
         if path.is_file() and not path.is_symlink():
             maps[pid] = path.read_text()
@@ -66,6 +75,84 @@ def test_functions_do_not_overlap():
     _, maps = run(PROGRAM, MAGNETO_PERF="1")
     spans = sorted([int(n, 16) for n in line.split()[:2]] for line in next(iter(maps.values())).splitlines())
     assert all(a + size <= b for (a, size), (b, _) in zip(spans, spans[1:], strict=False))
+
+
+def symbols(image):
+    """Of an ELF file: the names of its functions, with their offsets and sizes."""
+    sections, size, count = (*struct.unpack_from("<Q", image, 40), *struct.unpack_from("<HH", image, 58))
+    heads = [struct.unpack_from("<IIQQQQIIQQ", image, sections + i * size) for i in range(count)]
+    ((_, _, _, _, offset, length, link, *_),) = [h for h in heads if h[1] == 2]
+    texts = image[heads[link][4] :]
+    found = {}
+    for at in range(offset + 24, offset + length, 24):
+        name, _, _, _, value, reach = struct.unpack_from("<IBBHQQ", image, at)
+        found[texts[name : texts.index(b"\0", name)].decode()] = value, reach
+    return found
+
+
+def test_kernels_are_symbols_of_files():
+    """py-spy reads these, and no maps."""
+    _, maps = run(PROGRAM, MAGNETO_PERF="1")
+    parent, child = maps
+    named = {pid: {line.split(" ", 2)[2] for line in text.splitlines()} for pid, text in maps.items()}
+    seen = {pid: {} for pid in maps}
+    for pid, image in IMAGES:
+        assert image[:4] == b"\x7fELF"
+        seen[pid] |= symbols(image)
+    assert set(seen[parent]) == named[parent] and set(seen[child]) == named[child] - named[parent]
+    assert all(value >= 4096 and 16 < size < 2**20 for s in seen.values() for value, size in s.values())
+
+
+def test_files_of_code_that_is_gone_are_gone():
+    program = """
+        import glob, os
+        import torch, magneto
+        from magneto import _magneto
+
+        def images():
+            return len(glob.glob(f"/tmp/magneto-{os.getpid()}-*.so"))
+
+        fast = magneto.compile(lambda x: x * 2 + 1)
+        fast(torch.ones(9))
+        assert images() == 1, images()
+        del fast
+        magneto.reset()
+        _magneto.kernel_cache_clear()
+        assert images() == 0, images()
+    """
+    run(program, MAGNETO_PERF="1")
+
+
+@pytest.mark.skipif(not shutil.which("py-spy"), reason="needs py-spy")
+def test_py_spy_resolves_a_kernel():
+    program = """
+        import torch, magneto
+
+        torch.set_num_threads(1)
+        x, fast = torch.randn(1 << 22), magneto.compile(lambda x: (x * 0.5 + 1).sin() / 3)
+        fast(x)
+        print("ready", flush=True)
+        while True:
+            fast(x)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    env = {**os.environ, "MAGNETO_PERF": "1", "MAGNETO_TRIALS": "0"}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            spied = [
+                subprocess.run(
+                    ["py-spy", "dump", "--native", "--pid", str(process.pid)], capture_output=True, text=True
+                )
+                for _ in range(3)
+            ]
+        finally:
+            process.kill()
+        for left in Path("/tmp").glob(f"*-{process.pid}*"):
+            left.unlink()
+    if any(s.returncode for s in spied):
+        pytest.skip(f"py-spy cannot look at a process here: {spied[0].stderr.strip()[:200]}")
+    assert any("magneto::mul+add+sin+div" in s.stdout for s in spied)
 
 
 def test_a_name_has_the_programs_lines(tmp_path):

@@ -250,7 +250,9 @@ static MgRc elf_load(ElfIn *in, MgCode *code) {
   TRY(elf_read_symbols(in));
   TRY(elf_layout(in));
   code->bytes = (in->total + 4095) & ~(size_t)4095;
-  code->map = mmap(NULL, code->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  code->map = mg_perf_on() ? mg_perf_memory(code->bytes) : NULL;
+  if (!code->map)
+    code->map = mmap(NULL, code->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (code->map == MAP_FAILED)
     return code->map = NULL, mg_fail(in->c, MG_NOMEM, "no memory for %zu bytes of code", code->bytes);
   for (uint32_t i = 0; i < in->nsh; i++)

@@ -1,7 +1,8 @@
-/* The map of compiled kernels that perf and py-spy read: "address bytes name", in hexadecimal, a line each.
+/* The map of compiled kernels that perf and others read: "address bytes name", in hexadecimal, a line each.
  * In: loaded functions, and their names once a plan has them.  Out: lines at the end of /tmp/perf-PID.map,
- * which CPython's own trampolines may write, too.  A forked child writes all of them into a file of its own.
- * Nothing is kept, and nothing written, without MAGNETO_PERF=1.  A map that cannot be written is one notice.
+ * which CPython's own trampolines may write, too; and the symbols of images, which py-spy reads.  A forked
+ * child writes all of them into a file of its own. Nothing is kept, and nothing written, without
+ * MAGNETO_PERF=1.  A map that cannot be written is one notice.
  */
 #include "runtime/code/perf_map.h"
 #include <errno.h>
@@ -17,6 +18,7 @@
 #include "base/env.h"
 #include "base/fork.h"
 #include "base/notice.h"
+#include "runtime/code/perf_image.h"
 
 typedef struct PerfFunction {
   uintptr_t fn;
@@ -87,6 +89,27 @@ void mg_perf_loaded(const void *fn, size_t bytes) {
   mg_fork_unlock(MG_LOCK_perf);
 }
 
+void *mg_perf_memory(size_t bytes) {
+  mg_fork_lock(MG_LOCK_perf);
+  void *p = mg_perf_image_new(bytes);
+  mg_fork_unlock(MG_LOCK_perf);
+  return p;
+}
+
+/* The image that holds the function gets the names that are known. */
+static void perf_symbols(uintptr_t fn) {
+  size_t bytes;
+  uint32_t n = 0;
+  uintptr_t start = mg_perf_image_at(fn, &bytes);
+  MgPerfSymbol *symbol = start ? mg_calloc(perf_count, sizeof *symbol) : NULL;
+  for (uint32_t i = 0; symbol && i < perf_count; i++) {
+    const PerfFunction *f = &perf_function[i];
+    if (f->label && f->fn - start < bytes) symbol[n++] = (MgPerfSymbol){f->fn, f->bytes, f->label};
+  }
+  if (symbol) mg_perf_image_symbols(start, symbol, n);
+  free(symbol);
+}
+
 void mg_perf_name(const void *fn, const char *label) {
   mg_fork_lock(MG_LOCK_perf);
   PerfFunction *f = perf_find(fn);
@@ -94,6 +117,7 @@ void mg_perf_name(const void *fn, const char *label) {
     bool begun = perf_begin();
     f->label = strdup(label);
     if (f->label && begun) perf_line(f);
+    if (f->label) perf_symbols(f->fn);
   }
   mg_fork_unlock(MG_LOCK_perf);
 }
@@ -107,5 +131,6 @@ void mg_perf_unloaded(const void *start, size_t bytes) {
     else perf_function[kept++] = perf_function[i];
   }
   perf_count = kept;
+  mg_perf_image_drop(at);
   mg_fork_unlock(MG_LOCK_perf);
 }

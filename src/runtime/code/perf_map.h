@@ -1,5 +1,5 @@
-/* Names of compiled kernels for profilers of machine code (perf, py-spy): /tmp/perf-PID.map, with
- * MAGNETO_PERF=1. */
+/* Names of compiled kernels for profilers of machine code (perf, py-spy), with MAGNETO_PERF=1:
+ * /tmp/perf-PID.map, and files of symbols beside it (perf_image). */
 #ifndef MG_PERF_MAP_H
 #define MG_PERF_MAP_H
 #include <stdbool.h>
@@ -11,6 +11,8 @@ void mg_perf_loaded(const void *fn, size_t bytes);
 /* What a loaded function is called.  The first name counts: equal kernels of several plans are one function.
  */
 void mg_perf_name(const void *fn, const char *label);
+/* Memory for code, readable and writable; NULL: take any other. */
+void *mg_perf_memory(size_t bytes);
 /* The memory has other code from now on. */
 void mg_perf_unloaded(const void *start, size_t bytes);
 #endif
