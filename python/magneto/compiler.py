@@ -13,6 +13,7 @@ import torch
 
 from . import _interpreter, _magneto
 from ._backends import inductor_options, registry
+from ._report import each_graph
 from .module import compile_module, each_call, original, written
 
 # What has no Python frame of its own, or one in torch that is not to be compiled.
@@ -140,7 +141,7 @@ def checked(
         out.update(_check_options(options))
         if mode in SEARCHING:
             out["search"] = True
-        if os.environ.get("MAGNETO_REPRO"):
+        if os.environ.get("MAGNETO_REPRO") or each_graph.wanted():
             out.setdefault("verify", 1)
         out["eager_backend"] = backend == "aten"
     else:

@@ -111,7 +111,7 @@ def test_wrong_passes_of_other_kinds_are_found(bisect, stage):
 
 SLOW = """
 import magneto._trust.slow as slow
-slow._best = lambda ways, clock: [way() and 0.05 for way in ways[:1]] + [0.001]
+slow.best = lambda ways, clock: [way() and 0.05 for way in ways[:1]] + [0.001]
 """  # whatever is compiled takes long
 
 

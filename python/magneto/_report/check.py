@@ -86,19 +86,21 @@ def _error(x: torch.Tensor, y: torch.Tensor) -> float | None:
     return (a - b).abs().masked_fill(same, 0).max().item() / (scale or 1.0)
 
 
+def row(c: torch.Tensor, e: torch.Tensor | None, x: torch.Tensor | None) -> dict[str, Any]:
+    """How far a compiled result is from eager's and from float64; None: there is none."""
+    return {
+        "shape": list(c.shape),
+        "dtype": str(c.dtype).removeprefix("torch."),
+        "eager": _error(c, e) if e is not None else None,
+        "float64": _error(c, x) if x is not None else None,
+        "eager_float64": _error(e, x) if x is not None and e is not None else None,
+        "eps": torch.finfo(c.dtype).eps if c.is_floating_point() else 0.0,
+    }
+
+
 def _outputs(compiled: Any, eager: Any, exact: Any) -> list[dict[str, Any]]:
     c, e, x = _tensors(compiled), _tensors(eager), _tensors(exact)
-    return [
-        {
-            "shape": list(t.shape),
-            "dtype": str(t.dtype).removeprefix("torch."),
-            "eager": _error(t, e[i]) if i < len(e) else None,
-            "float64": _error(t, x[i]) if i < len(x) else None,
-            "eager_float64": _error(e[i], x[i]) if i < len(x) and i < len(e) else None,
-            "eps": torch.finfo(t.dtype).eps if t.is_floating_point() else 0.0,
-        }
-        for i, t in enumerate(c)
-    ]
+    return [row(t, e[i] if i < len(e) else None, x[i] if i < len(x) else None) for i, t in enumerate(c)]
 
 
 def _seconds(f: Callable[..., Any], args: tuple[Any, ...], n: int) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import __version__, _magneto, doctor
-from . import advice, caches, calls, guards, modules, sources
+from . import advice, caches, calls, each_graph, guards, modules, sources
 
 Facts = dict[str, Any]
 
@@ -62,6 +62,7 @@ def facts(data: Facts, checked: Facts | None) -> Facts:
         "files": files,
         "calls": calls.rows(data["tree"], entries, {e["number"]: e["code"] for e in made}, plans),
         "check": checked,
+        "beside": each_graph.rows(plans),
         "environment": _environment(),
         "caches": {"kernels": _magneto.kernel_cache_info(), "disk": disk},
         "texts": texts,
@@ -388,6 +389,7 @@ def _verdict(f: Facts, data: Facts) -> Facts:
         "saved": max((p["saved_bytes"] for p in f["plans"]), default=0),
         "peak_rss": _peak(),
         "speed": f["check"]["speed"] if f["check"] else None,
+        "graphs_speed": each_graph.speed(f["beside"]),
     }
 
 

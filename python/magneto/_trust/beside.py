@@ -62,7 +62,7 @@ def _copy(x: torch.Tensor, memory: dict[int, Any], writes: bool) -> torch.Tensor
         )
 
 
-def _generators(p: Program) -> list[torch.Generator]:
+def generators_of(p: Program) -> list[torch.Generator]:
     """Those that a run may draw from."""
     found = [torch.default_generator]
     if torch.cuda.is_available() and torch.cuda.is_initialized():
@@ -156,7 +156,7 @@ def difference(
     writes: bool,
 ) -> str | None:
     """What the compiled way does otherwise; None: nothing, or that cannot be told."""
-    generators = _generators(p)
+    generators = generators_of(p)
     gradients = not _saved_tensors_are_watched()
     go = functools.partial(run, inputs=inputs, diff=diff, writes=writes, gradients=gradients)
     with kept(generators):
@@ -209,8 +209,11 @@ def check(ways: Any, inputs: list[Any]) -> str | bool | None:
             Found(difference(ways.compiled, ways.eager, p, inputs, diff, ways.writes), ways.steps)
         )
         return False
+    from .._report import each_graph
     from . import repro, slow  # which need this module
 
+    if each_graph.wanted():
+        each_graph.note(ways, p, inputs, diff)
     repro.announce(p, inputs, diff)
     text = difference(ways.compiled, ways.eager, p, inputs, diff, ways.writes)
     repro.withdraw()

@@ -82,7 +82,7 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _best(ways: Sequence[Callable[[], Any]], clock: Callable[[], float]) -> list[float]:
+def best(ways: Sequence[Callable[[], Any]], clock: Callable[[], float]) -> list[float]:
     """Seconds of a call of each, the least of rounds in turn; first calls do not count."""
     for way in ways:
         way()
@@ -109,6 +109,23 @@ def _text(best: Sequence[float], how: str = "") -> str | None:
     return f"it takes {compiled * 1e3:.4g} ms, eager {eager * 1e3:.4g} ms{how}"
 
 
+def _on_the_clock(ways: Sequence[Callable[[], Any]]) -> list[float] | None:
+    """Seconds of each with all threads; None: these waited for a core too long."""
+    before, start = _waited(), time.perf_counter()
+    seconds = best(ways, time.perf_counter)
+    spoilt = _waited() - before > _WAITED * (time.perf_counter() - start)
+    return None if spoilt and not _on_gpu() else seconds
+
+
+def times(ways: Sequence[Callable[[], Any]]) -> tuple[list[float], str]:
+    """Seconds of a call of each, and how they were measured if not with all threads."""
+    seconds = _on_the_clock(ways)
+    if seconds:
+        return seconds, ""
+    with _one_thread():
+        return best(ways, time.thread_time), _ALONE
+
+
 def _judged(ways: Sequence[Callable[[], Any]]) -> str | None:
     """What to tell about a compiled way and eager's.
 
@@ -116,13 +133,11 @@ def _judged(ways: Sequence[Callable[[], Any]]) -> str | None:
     """
     if not _on_gpu():
         with _one_thread():
-            text = _text(_best(ways, time.thread_time), _ALONE)
+            text = _text(best(ways, time.thread_time), _ALONE)
         if text:
             return text
-    before, start = _waited(), time.perf_counter()
-    text = _text(_best(ways, time.perf_counter))
-    spoilt = _waited() - before > _WAITED * (time.perf_counter() - start)
-    return None if spoilt and not _on_gpu() else text
+    seconds = _on_the_clock(ways)
+    return _text(seconds) if seconds else None
 
 
 def found(ways: Any, inputs: list[Any], diff: list[int]) -> str | None:

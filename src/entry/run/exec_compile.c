@@ -108,7 +108,7 @@ int mg_exec_compile(MgExec *e, const MgTrace *t, const MgOptions *opt, PyObject 
   host.recording = t->recording;
   *rc = mg_compile(t->g, opt, &host, &e->plan);
   mg_notices_tell();
-  if (*rc == MG_OK) e->verify = mg_verify_new(opt, e->written);
+  if (*rc == MG_OK) e->verify = mg_verify_new(opt, e->written, t->recording);
   if (*rc == MG_OK) return 1;
   host.host.free(host.host.self);
   free(e->written);
@@ -158,7 +158,7 @@ int mg_exec_build_grad(MgExec *e, const MgTrace *t, PyObject *const *example, Mg
   mg_verify_compiled(t, exec_failure(t, rc));
   if (rc == MG_OK) {
     e->grad->views = e->views;
-    e->verify = mg_verify_new(t->opt, e->written);
+    e->verify = mg_verify_new(t->opt, e->written, t->recording);
     mg_stats.joint_graphs += !plans;
     return 1;
   }

@@ -17,18 +17,23 @@
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
 #include "runtime/plan/plan_priv.h"
+#include "runtime/process/measure.h"
 
 typedef struct Ways {
   PyObject_HEAD const MgVerifyWays *of; /* NULL: the verdict is there */
+  uint64_t recording;                   /* that the graph comes from */
   bool writes;                          /* the graph may write to its inputs */
 } Ways;
 
-MgVerify *mg_verify_new(const MgOptions *o, bool writes) {
+MgVerify *mg_verify_new(const MgOptions *o, bool writes, uint64_t recording) {
   if (!o->verify && !o->verify_every) return NULL;
   MgVerify *v = mg_calloc(1, sizeof *v);
   if (v)
-    *v = (MgVerify){
-        .first = (unsigned)o->verify, .every = (unsigned)o->verify_every, .writes = writes, .refs = 1};
+    *v = (MgVerify){.first = (unsigned)o->verify,
+                    .every = (unsigned)o->verify_every,
+                    .writes = writes,
+                    .recording = recording,
+                    .refs = 1};
   return v;
 }
 
@@ -114,6 +119,10 @@ static PyObject *ways_writes(PyObject *self, void *unused) {
   return ways_of(self) ? PyBool_FromLong(((Ways *)self)->writes) : NULL;
 }
 
+static PyObject *ways_recording(PyObject *self, void *unused) {
+  return ways_of(self) ? PyLong_FromUnsignedLongLong(((Ways *)self)->recording) : NULL;
+}
+
 /* Adds the names of a plan's steps to a list.  -1 with an exception. */
 static int ways_add_steps(const MgPlan *p, PyObject *list) {
   for (uint32_t i = 0; p && i < p->nkernel + p->nstep; i++) {
@@ -148,6 +157,7 @@ static PyMethodDef ways_methods[] = {
 static PyGetSetDef ways_getset[] = {
     {"diff", ways_diff, NULL, "indexes of the inputs whose gradients the graph has", NULL},
     {"writes", ways_writes, NULL, "may it write to its inputs?", NULL},
+    {"recording", ways_recording, NULL, "the number of the recording that the graph comes from", NULL},
     {"steps", ways_steps, NULL, "names of the kernels and calls of the compiled graph", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 static PyTypeObject WaysType = {PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magneto._magneto.Ways",
@@ -181,24 +191,37 @@ static int verify_failed(void) {
   return rc;
 }
 
+/* Python's verdict: new, or NULL with an exception.  A report does not count what runs meanwhile. */
+static PyObject *verify_ask(Ways *ways, PyObject *list) {
+  bool measure = mg_measure_on;
+  uint64_t begun = mg_ticks();
+  PyObject *m = mg_glue(GLUE_trust_beside), *said = NULL;
+  mg_measure_on = false;
+  if (m) said = PyObject_CallMethod(m, "check", "OO", ways, list);
+  mg_measure_on = measure;
+  if (measure) __atomic_fetch_sub(&mg_stats.calls.ticks, mg_ticks() - begun, __ATOMIC_RELAXED);
+  Py_XDECREF(m);
+  return said;
+}
+
 /* 0: no difference, or it cannot be told; 1: *said is what to tell the user, new; -1 with an exception. */
 static int verify_run(const MgVerify *v, const MgVerifyWays *w, PyObject *const *in, PyObject **said) {
   MgHookMode mode = mg_hook_mode;
   bool grad = mg_abi.aoti_torch_grad_mode_is_enabled();
-  PyObject *list = PyList_New(w->ninput), *m = NULL;
+  PyObject *list = PyList_New(w->ninput);
   Ways *ways = list ? PyObject_New(Ways, &WaysType) : NULL;
   *said = NULL;
   for (uint32_t i = 0; list && i < w->ninput; i++) PyList_SET_ITEM(list, i, Py_NewRef(in[i]));
   if (ways) {
     ways->of = w;
     ways->writes = v->writes;
+    ways->recording = v->recording;
     mg_hook_mode = HOOK_off;
-    if ((m = mg_glue(GLUE_trust_beside))) *said = PyObject_CallMethod(m, "check", "OO", ways, list);
+    *said = verify_ask(ways, list);
     mg_hook_mode = mode;
     ways->of = NULL;
   }
   if (mg_abi.aoti_torch_grad_mode_is_enabled() != grad) mg_abi.aoti_torch_grad_mode_set_enabled(grad);
-  Py_XDECREF(m);
   Py_XDECREF(ways);
   Py_XDECREF(list);
   mg_stats.verified += *said != Py_False;

@@ -7,6 +7,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct MgAutograd MgAutograd;
 typedef struct MgNodeRun MgNodeRun;
@@ -18,9 +19,10 @@ typedef struct MgTrace MgTrace;
 typedef struct MgVerify {
   unsigned first, every; /* the first ones; one in `every` of all, 0: none */
   unsigned long ncall;
-  unsigned refs; /* graphs of other sizes, out of one recording, count together */
-  bool writes;   /* the graph may write to its inputs */
-  bool differs;  /* a run was not what eager is: all of these graphs run op by op */
+  uint64_t recording; /* which one the graph comes from, for reports */
+  unsigned refs;      /* graphs of other sizes, out of one recording, count together */
+  bool writes;        /* the graph may write to its inputs */
+  bool differs;       /* a run was not what eager is: all of these graphs run op by op */
 } MgVerify;
 
 /* The two ways of running one graph, borrowed.  grad NULL: nodes and plan. */
@@ -33,7 +35,7 @@ typedef struct MgVerifyWays {
 } MgVerifyWays;
 
 /* New; NULL without an exception: nothing is verified, or out of memory. */
-MgVerify *mg_verify_new(const MgOptions *o, bool writes);
+MgVerify *mg_verify_new(const MgOptions *o, bool writes, uint64_t recording);
 /* What one of several graphs holds, *mine, becomes what they share, which the first one sets. */
 void mg_verify_share(MgVerify **mine, MgVerify **shared);
 void mg_verify_free(MgVerify *v); /* or NULL */

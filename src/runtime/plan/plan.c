@@ -747,7 +747,7 @@ static MgRc plan_part(PlanMeasure *m, MgPlan *p, MgPlanCall **call, uint32_t unt
 
 MgRc mg_plan_part(MgPlan *p, MgPlanCall **call, uint32_t until, MgTensor *const *in, const int64_t *sizes,
                   MgTensor **out, int *same, char *err, size_t err_len) {
-  PlanMeasure m = {.times = p->times};
+  PlanMeasure m = {.times = mg_measure_on ? p->times : NULL};
   if (!m.times) return plan_part(&m, p, call, until, in, sizes, out, same, err, err_len);
   m.closely = *call ? (*call)->closely : mg_plan_times_begin(m.times);
   m.ticks = *call ? (*call)->ticks : 0;
