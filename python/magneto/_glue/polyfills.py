@@ -5,10 +5,13 @@ The recorder calls these functions in their place.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._functorch.autograd_function import custom_function_call
+from torch.autograd.function import _SingleLevelFunction
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.utils import _pytree as pytree
 
@@ -118,6 +121,27 @@ def autograd_function_apply(
         tuple(kwargs.get(k, ())) for k in ("saved_for_backward_idx", "dirty_idx", "non_differentiable_idx")
     )
     return _Applied.apply(fwd, bwd, marks, *args)
+
+
+def _begin_apply(
+    cls: type[torch.autograd.Function], *args: Any, **kwargs: Any
+) -> tuple[Sequence[Any], dict[str, Any]] | list[Any]:
+    """What torch's C code of autograd.Function.apply calls Python for before forward.
+
+    Gives the arguments that it goes on with, or inside of transforms a list of the result.
+    """
+    whole = issubclass(cls, torch.autograd.Function)  # not one level of it, which a transform applies
+    if whole and cls.setup_context != _SingleLevelFunction.setup_context:
+        bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+        bound.apply_defaults()
+        args, kwargs = bound.args, bound.kwargs
+        if torch._C._are_functorch_transforms_active():
+            return [custom_function_call(cls, *args, **kwargs)]
+    return args, kwargs  # without a context apply itself refuses transforms
+
+
+# Before torch 2.14 all of it is Python, which is recorded as it is: nothing is called in its place.
+begin_apply = None if isinstance(vars(torch.autograd.Function)["apply"], classmethod) else _begin_apply
 
 
 def tag_activation_checkpoint(graph: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:

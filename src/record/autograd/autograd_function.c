@@ -349,6 +349,53 @@ static PyObject *function_record(MgRec *r, const MgCall *c) {
   return res;
 }
 
+/* The call with other arguments: a tuple of (positional, keywords). */
+static PyObject *function_go_on(const MgCall *c, PyObject *bound) {
+  PyObject *args = PyTuple_GET_ITEM(bound, 0), *kwargs = PyTuple_GET_ITEM(bound, 1);
+  PyObject *kwnames = PyDict_Check(kwargs) ? PySequence_Tuple(kwargs) : NULL, *v = NULL, *r = NULL;
+  Py_ssize_t npos = PyTuple_Check(args) ? PyTuple_GET_SIZE(args) : 0,
+             nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  if (kwnames) v = PyTuple_New(npos + nkw);
+  for (Py_ssize_t i = 0; v && i < npos + nkw; i++) {
+    PyObject *o = i < npos ? PyTuple_GET_ITEM(args, i)
+                           : PyDict_GetItemWithError(kwargs, PyTuple_GET_ITEM(kwnames, i - npos));
+    PyTuple_SET_ITEM(v, i, Py_XNewRef(o));
+  }
+  if (v) {
+    mg_rec->bound = true;
+    mg_rec->tail_call = c->tail;
+    r = mg_ops.call(c->f, &PyTuple_GET_ITEM(v, 0), (size_t)npos, nkw ? kwnames : NULL);
+  }
+  Py_XDECREF(kwnames);
+  Py_XDECREF(v);
+  return r;
+}
+
+bool mg_function_begin(const MgCall *c, PyObject **out) {
+  PyObject *cls = PyCFunction_Check(c->f) ? PyCFunction_GET_SELF(c->f) : NULL;
+  bool bound = mg_rec->bound;
+  mg_rec->bound = false;
+  if (bound || !cls || !PyType_Check(cls)) return false;
+  MgPause pause = mg_rec_pause();
+  PyObject *m = mg_glue(GLUE_polyfills), *f = m ? PyObject_GetAttrString(m, "begin_apply") : NULL, *v = NULL,
+           *r;
+  mg_rec_resume(pause);
+  Py_XDECREF(m);
+  *out = NULL;
+  if (!f || f == Py_None) return Py_XDECREF(f), !f;
+  if ((v = PyTuple_New(c->n + 1))) {
+    PyTuple_SET_ITEM(v, 0, Py_NewRef(cls));
+    for (Py_ssize_t i = 0; i < c->n; i++) PyTuple_SET_ITEM(v, i + 1, Py_NewRef(c->arg[i]));
+    r = mg_ops.call(f, &PyTuple_GET_ITEM(v, 0), (size_t)c->npos + 1, c->kwnames);
+    if (r && PyTuple_CheckExact(r) && PyTuple_GET_SIZE(r) == 2) *out = function_go_on(c, r);
+    else if (r && PyList_CheckExact(r) && PyList_GET_SIZE(r) == 1) *out = Py_NewRef(PyList_GET_ITEM(r, 0));
+    Py_XDECREF(r);
+  }
+  Py_XDECREF(v);
+  Py_DECREF(f);
+  return true;
+}
+
 PyObject *mg_function_apply(const MgCall *c) {
   MgRec *r = mg_rec;
   PyObject *cls = PyCFunction_Check(c->f) ? PyCFunction_GET_SELF(c->f) : NULL;

@@ -13,6 +13,9 @@ typedef struct MgCapture MgCapture;
 typedef struct MgFunction MgFunction;
 typedef struct MgRec MgRec;
 
+/* Since torch 2.14 apply is C code that calls Python first: it binds defaults, and inside of transforms does
+ * the rest.  Here this Python is recorded.  True: *out is what the call gives. */
+bool mg_function_begin(const MgCall *c, PyObject **out);
 /* Records a call of _FunctionBase.apply while autograd is on. */
 PyObject *mg_function_apply(const MgCall *c);
 /* Records a call of the register_hook or register_prehook of such a call's node: what it

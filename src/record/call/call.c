@@ -659,6 +659,7 @@ static PyObject *call_any(PyObject *f, PyObject *const *args, size_t nargsf, PyO
   if ((v.action == ACT_no || v.action == ACT_tensor_class) && mg_call_legacy(&c, &r)) return r;
   if (v.action == ACT_no) return mg_call_unknown(&c);
   if (v.action == ACT_function) mg_rec->cap->asks_grad = true; /* ctx.needs_input_grad, always */
+  if (v.action == ACT_function && mg_function_begin(&c, &r)) return r;
   if (v.action == ACT_function && mg_abi.aoti_torch_grad_mode_is_enabled()) return mg_function_apply(&c);
   if (mg_call_on_mapping(&c, &r)) return r;
   if (v.action == ACT_len && call_len(&c, &r)) return r;

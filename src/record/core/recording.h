@@ -102,6 +102,7 @@ typedef struct MgRec {
   PyObject *peers; /* borrowed: list of what a custom backend compiled for other module instances; or NULL */
   struct MgLoop *top; /* innermost recorded frame */
   bool tail_call;     /* the next mg_rec_call gives the result of the running instruction as it is */
+  bool bound;         /* the next mg_rec_call is of a Function.apply that has begun (autograd_function.h) */
   PyObject *direct;   /* borrowed: the function whose frame comes next, called so; NULL: no such call */
   MgStop path[MG_STOP_DEPTH]; /* filled by the first mg_rec_break */
   int npath;
