@@ -74,8 +74,8 @@ test-gpu: ## the tests of CUDA, on this machine's GPU (PY=python3: with a torch 
 	@MAGNETO_STRICT=1 $(PY) -m pytest -q -n $(WORKERS) --timeout=600 tests/cuda
 test-integrations: build ## frameworks and libraries that compile by name, in .venv-integrations (PACKAGES="timm kornia": these only)
 	@PACKAGES="$(PACKAGES)" WORKERS=$(WORKERS) tools/integrations.sh $(INTEGRATIONS)
-fuzz: build ## random programs against eager (SECONDS=n SEED=s FAIL_ON=crashes DEVICE=cuda, or ONE='kind seed'); failures are saved in build/fuzz
-	@MAGNETO_STRICT=1 $(PY) tests/fuzz --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED)) $(if $(FAIL_ON),--fail-on $(FAIL_ON)) $(if $(ONE),--one $(ONE)) $(if $(DEVICE),--device $(DEVICE))
+fuzz: build ## random programs against eager (SECONDS=n SEED=s FAIL_ON=crashes DEVICE=cuda KEEP=1, or ONE='kind seed'); failures are saved in build/fuzz
+	@MAGNETO_STRICT=1 $(PY) tests/fuzz --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED)) $(if $(FAIL_ON),--fail-on $(FAIL_ON)) $(if $(ONE),--one $(ONE)) $(if $(DEVICE),--device $(DEVICE)) $(if $(KEEP),--keep)
 accept: build ## rewrite the expected output of the golden tests
 	@MAGNETO_ACCEPT=1 $(PY) -m pytest -q tests/golden
 lint-tools:

@@ -34,6 +34,7 @@ def options():
     p.add_argument("--kinds", default="models,graphs,cache,models,templates,kernels,graphs,models,statements")
     p.add_argument("--out", type=pathlib.Path, default=HERE.parents[1] / "build" / "fuzz")
     p.add_argument("--fail-on", choices=["all", "crashes"], default="all", help="what makes the run fail")
+    p.add_argument("--keep", action="store_true", help="add the run to the table of docs/contributing.md")
     p.add_argument("--one", nargs=2, metavar=("KIND", "SEED"), help="check, shrink and print one program")
     p.add_argument("--work", nargs=2, metavar=("KIND", "SEED"), help=argparse.SUPPRESS)
     p.add_argument("--apart", nargs=2, metavar=("KIND", "SEED"), help=argparse.SUPPRESS)
@@ -135,6 +136,10 @@ class Driver:
             f"fuzz: {total} programs ({', '.join(f'{n} {k}' for k, n in self.counts.items())}), {len(self.failures)} failures",
             flush=True,
         )
+        if self.o.keep:
+            import history
+
+            history.keep(self.counts, len(self.failures), self.o.device)
         return bool(self.failures) if self.o.fail_on == "all" else bool(self.crashes)
 
     def batch(self, kind, seed):
