@@ -309,8 +309,13 @@ def _first(fn) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-def measure(name: str, mode: str, numbers: str, device: str, seconds: float, peers: list[str]) -> dict:
-    """All figures of a cell; {"absent": name} if the library of its model is missing."""
+def measure(
+    name: str, mode: str, numbers: str, device: str, seconds: float, peers: list[str], quick: bool = False
+) -> dict:
+    """All figures of a cell; {"absent": name} if the library of its model is missing.
+
+    quick: five sizes are tried in inference only; in training they take half of a cell's time.
+    """
     import magneto
     from bench.models import MODELS
     from tests.support import counts
@@ -354,7 +359,7 @@ def measure(name: str, mode: str, numbers: str, device: str, seconds: float, pee
     cell["peak_mib"] = {kind: peak_mib(calls[kind], device) for kind in ("eager", "magneto")}
     cell["fallbacks"] = counts(before).fallbacks
     cell["peers_failed"] = trouble
-    if numbers == "float32":
+    if numbers == "float32" and not (quick and mode == "train"):
         try:
             cell["sizes"] = _sizes(model, mode, numbers, device, made)
         except Exception as e:
@@ -370,7 +375,8 @@ def run(into, name: str, mode: str, numbers: str, options: dict) -> None:
         os.environ["MAGNETO_CACHE_DIR"] = os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         torch.set_num_threads(options["threads"])
         try:
-            into.send(measure(name, mode, numbers, options["device"], options["seconds"], options["peers"]))
+            given = {key: options[key] for key in ("device", "seconds", "peers", "quick")}
+            into.send(measure(name, mode, numbers, **given))
         except BaseException as e:
             place = traceback.extract_tb(e.__traceback__)[-1]
             into.send(

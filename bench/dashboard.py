@@ -5,7 +5,7 @@ Runs the 71 models of bench/models.py beside eager: inference and training; floa
 Each cell has a process of its own and a time limit, so that one failure does not end the run.
 What ran is a file of the history in the folder of --out, whose index.html shows the history.
 The file is written after each cell: a run that is killed loses one.
---quick: fewer rounds, and no more than 20 minutes; cells that are not reached say so.
+--quick: fewer rounds, five sizes in inference only, at most 20 minutes; cells that are not reached say so.
 --resume: goes on with the cells that the last run of this commit, on this machine, did not reach.
 --page: only writes the page again.
 """
@@ -277,7 +277,13 @@ def _measure(o: argparse.Namespace, run: dict[str, Any], wanted: list[tuple[str,
     """Fills the run's cells that are wanted and not there, as long as there is time."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["bench.models", "torchvision", "timm", "transformers"])
-    given = {"threads": o.threads, "device": run["device"], "seconds": o.seconds, "peers": o.peers}
+    given = {
+        "threads": o.threads,
+        "device": run["device"],
+        "seconds": o.seconds,
+        "peers": o.peers,
+        "quick": o.quick,
+    }
     begun, before = time.monotonic(), run["minutes"]
     for name, mode, numbers in wanted:
         key = f"{name} {mode} {numbers}"

@@ -295,3 +295,11 @@ def test_unknown_peers_are_an_error(capsys):
     with pytest.raises(SystemExit):
         dashboard.options(["--peers", "torch.compile,nothing"])
     assert "--peers: unknown nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("quick", "tried"), [(False, True), (True, False)])
+def test_quick_runs_try_five_sizes_in_inference_only(quick, tried):
+    figures = cell.measure("programs/dlrm", "train", "float32", "cpu", 0.01, [], quick=quick)
+    assert ("sizes" in figures) == tried and figures["cpu_s"] > 0
+    if quick:
+        assert "sizes" in cell.measure("programs/dlrm", "infer", "float32", "cpu", 0.01, [], quick=True)
