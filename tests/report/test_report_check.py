@@ -56,6 +56,20 @@ def test_what_runs_beside_is_not_counted(checked):
     assert checked["verdict"]["running_ms"] < sum(c["ms"] for c in checked["calls"] if not c["depth"])
 
 
+def test_what_is_not_as_by_default_is_told(tmp_path):
+    from magneto._report import diff
+
+    program = PROGRAM.replace("compile(f)", "compile(f, options={'numerics': 'rounded'}, dynamic=False)")
+    program = program.replace(
+        "import torch, magneto", "import torch, magneto\ntorch.set_float32_matmul_precision('high')"
+    )
+    told = diff.load(written(tmp_path, program))["environment"]["switches"]
+    values = {s["name"]: (s["value"], s["default"]) for s in told}
+    assert values["torch.get_float32_matmul_precision()"] == ("high", "highest")
+    assert values["compile(f) numerics"] == ("1", "0") and values["compile(f) dynamic"] == ("0", "-1")
+    assert "MAGNETO_REPORT" in values and not any("mkldnn" in name for name in values)
+
+
 def test_without_the_variable_nothing_runs_beside(tmp_path):
     from magneto._report import diff
 

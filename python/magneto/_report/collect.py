@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import __version__, _magneto, doctor
-from . import advice, caches, calls, each_graph, guards, modules, sources
+from . import advice, caches, calls, each_graph, guards, modules, sources, switches
 
 Facts = dict[str, Any]
 
@@ -441,11 +441,6 @@ def _short(place: Facts) -> str:
 
 def _environment() -> Facts:
     findings = [{"name": x.name, "ok": x.ok, "text": x.text, "mend": x.mend} for x in doctor.examine()]
-    switches = [
-        {"name": v.name, "value": v.value, "default": v.default, "meaning": v.meaning}
-        for v in doctor.variables()
-        if v.value
-    ]
     return {
         "magneto": __version__,
         "python": platform.python_version(),
@@ -455,5 +450,5 @@ def _environment() -> Facts:
         "rank": os.environ.get("RANK", ""),
         "world": os.environ.get("WORLD_SIZE", ""),
         "findings": findings,
-        "switches": switches,
+        "switches": switches.rows(),
     }
