@@ -46,7 +46,9 @@ def test_each_graph_has_both_times_and_errors_of_each_result(checked):
             assert 0 <= o["eager"] < 1e-4 and 0 <= o["float64"] < 1e-4 and 0 <= o["eager_float64"] < 1e-4
     (training,) = [r for r in rows.values() if r["backward"]]
     names = [o["name"] for o in training["outputs"]]
-    assert names[0] == "result 0" and sum(n.startswith("the gradient of input") for n in names) == 2
+    assert sorted(names) == ["result 0", "the gradient of bias", "the gradient of weight"]
+    shapes = {o["name"]: o["shape"] for o in training["outputs"]}
+    assert shapes["the gradient of weight"] == [16, 16] and shapes["the gradient of bias"] == [16]
     assert checked["verdict"]["graphs_speed"] > 0
 
 

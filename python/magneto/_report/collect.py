@@ -62,7 +62,7 @@ def facts(data: Facts, checked: Facts | None) -> Facts:
         "files": files,
         "calls": calls.rows(data["tree"], entries, {e["number"]: e["code"] for e in made}, plans),
         "check": checked,
-        "beside": each_graph.rows(plans),
+        "beside": each_graph.rows(plans, {e["recording"]: e["inputs"] for e in entries}),
         "environment": _environment(),
         "caches": {"kernels": _magneto.kernel_cache_info(), "disk": disk},
         "texts": texts,

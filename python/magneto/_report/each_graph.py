@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 from typing import Any
 
 import torch
@@ -68,8 +69,22 @@ def _outputs(compiled: Any, eager: Any, exact: Any) -> list[Facts]:
     return rows
 
 
-def rows(plans: list[Facts]) -> list[Facts]:
-    """What was noted of the graphs of a report, the slowest first."""
+def _named(outputs: list[Facts], inputs: list[str]) -> list[Facts]:
+    """With the names of parameters and arguments in place of their numbers."""
+
+    def name(m: re.Match[str]) -> str:
+        return inputs[int(m[1])] if int(m[1]) < len(inputs) else m[0]
+
+    return [{**o, "name": re.sub(r"\binput (\d+)", name, o["name"])} for o in outputs]
+
+
+def rows(plans: list[Facts], inputs: dict[int, list[str]]) -> list[Facts]:
+    """What was noted of the graphs of a report, the slowest first.
+
+    Arguments:
+        plans: those of the report.
+        inputs: by the number of a recording, the names of its inputs.
+    """
     out: list[Facts] = []
     for p in plans:
         figures = _noted.get(p["recording"])
@@ -81,6 +96,7 @@ def rows(plans: list[Facts]) -> list[Facts]:
             out.append(
                 {
                     **figures,
+                    "outputs": _named(figures["outputs"], inputs.get(p["recording"], [])),
                     "recording": p["recording"],
                     "plan": p["id"],
                     "label": p["label"],
