@@ -8,7 +8,7 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "contributing.md"
-KINDS = ("models", "graphs", "cache", "templates", "statements")
+KINDS = ("models", "graphs", "kernels", "cache", "templates", "statements")
 HEAD = "| date | commit | device | load | " + " | ".join(KINDS) + " | in all | failures |"
 TOTAL = re.compile(r"^So far: \d[\d,]* programs in \d+ runs?\.$", re.M)
 

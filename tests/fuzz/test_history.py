@@ -15,8 +15,8 @@ def test_a_run_is_a_line_and_part_of_the_sum(tmp_path):
     lines = [x for x in after.split("\n") if x not in before.split("\n")]
     assert f"So far: {programs + 6:,} programs in {runs + 2} runs." in lines
     assert [x.split("|")[5:] for x in lines if x.startswith("|")] == [
-        [" 3 ", " 0 ", " 2 ", " 0 ", " 0 ", " 5 ", " 1 ", ""],
-        [" 1 ", " 0 ", " 0 ", " 0 ", " 0 ", " 1 ", " 0 ", ""],
+        [" 3 ", " 0 ", " 0 ", " 2 ", " 0 ", " 0 ", " 5 ", " 1 ", ""],
+        [" 1 ", " 0 ", " 0 ", " 0 ", " 0 ", " 0 ", " 1 ", " 0 ", ""],
     ]
     assert all(line in after.split("\n") for line in before.split("\n") if not line.startswith("So far"))
 
