@@ -234,11 +234,14 @@ static bool llvm_try(const char *path, bool env) {
   return true;
 }
 
-/* llvmlite installed beside torch. */
+/* llvmlite installed beside torch, or beside us. */
 static bool llvm_beside(char *path, size_t n) {
   mg_abi_load();
-  return *mg_abi.torch_dir &&
-         snprintf(path, n, "%s/../../llvmlite/binding/libllvmlite.so", mg_abi.torch_dir) < (int)n;
+  for (int i = 0; i < 2; i++)
+    if (*mg_abi.site[i] && snprintf(path, n, "%s/llvmlite/binding/libllvmlite.so", mg_abi.site[i]) < (int)n &&
+        !access(path, R_OK))
+      return true;
+  return false;
 }
 
 static bool llvm_find(void) {
@@ -251,8 +254,7 @@ static bool llvm_find(void) {
   const char *env = mg_env(ENV_LLVM);
   bool none = env && !strcmp(env, "none"); /* as if there were no LLVM */
   if (!none && llvm_try(env, true)) return true;
-  if (!none && llvm_beside(beside, sizeof beside) && !access(beside, R_OK) && llvm_try(beside, false))
-    return true;
+  if (!none && llvm_beside(beside, sizeof beside) && llvm_try(beside, false)) return true;
   for (size_t i = 0; !none && !*llvm_error && i < sizeof system / sizeof *system; i++)
     if (llvm_try(system[i], false)) return true;
   size_t n = strlen(llvm_error);

@@ -11,7 +11,7 @@ typedef struct MgObject { /* an object file in memory; data is malloc'ed */
   size_t len;
 } MgObject;
 
-/* Finds and starts a library: $MAGNETO_LLVM ("none": there is none), llvmlite beside torch, a
+/* Finds and starts a library: $MAGNETO_LLVM ("none": there is none), llvmlite beside torch or beside us, a
  * system libLLVM.  NULL, or a message for users. */
 const char *mg_llvm_open(void);
 const char *mg_llvm_library(void);  /* its path */

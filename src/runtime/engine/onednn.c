@@ -1,5 +1,4 @@
 /* See the header. */
-#define _GNU_SOURCE /* dladdr */
 #include "base/env.h"
 #include "base/fork.h"
 #include "base/notice.h"
@@ -7,6 +6,7 @@
 #include "runtime/process/cpu.h"
 #include "runtime/engine/onednn_prim.h"
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,23 +64,15 @@ static int onednn_probe_base(void) {
   return 0;
 }
 
-/* pip puts the library into <prefix>/lib; torch is in <prefix>/lib/pythonX.Y/site-packages/torch/lib. */
-static void *onednn_beside_torch(void) {
-  enum { UP = 5 };
-  Dl_info info;
-  char path[4096];
-  if (!mg_abi.aoti_torch_get_sizes || !dladdr((void *)mg_abi.aoti_torch_get_sizes, &info) || !info.dli_fname)
-    return NULL;
-  size_t n = strlen(info.dli_fname);
-  if (n + sizeof ONEDNN_FILE + 1 > sizeof path) return NULL;
-  memcpy(path, info.dli_fname, n + 1);
-  for (int i = 0; i < UP; i++) {
-    char *slash = strrchr(path, '/');
-    if (!slash) return NULL;
-    *slash = 0;
+/* pip puts the library into <prefix>/lib, and packages into <prefix>/lib/pythonX.Y/site-packages. */
+static void *onednn_beside(void) {
+  char path[sizeof mg_abi.site[0] + 64];
+  void *h = NULL;
+  for (int i = 0; i < 2 && !h; i++) {
+    snprintf(path, sizeof path, "%s/../../" ONEDNN_FILE, mg_abi.site[i]);
+    if (*mg_abi.site[i]) h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   }
-  strcat(path, "/" ONEDNN_FILE);
-  return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  return h;
 }
 
 /* Its primitives stay within the level that MAGNETO_CPU names; only possible before the first one is made. */
@@ -102,7 +94,7 @@ static const char *onednn_open(const char *path) {
     h = NULL;
   }
   if (!h && path) h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!h) h = onednn_beside_torch();
+  if (!h) h = onednn_beside();
   if (!h) h = dlopen(ONEDNN_FILE, RTLD_NOW | RTLD_LOCAL);
   if (!h) return "libdnnl.so.3 (oneDNN 3) was not found";
 #define F(ret, name, args)                                                                                   \

@@ -15,6 +15,16 @@ static pthread_once_t abi_once = PTHREAD_ONCE_INIT;
 
 #define OPTIONAL(field, handle, name) (*(void **)&mg_abi.field = dlsym((handle), (name)))
 
+/* The folder `up` from the folder of the library that has this symbol. */
+static void abi_find_site(const void *symbol, const char *up, char *site) {
+  enum { SIZE = sizeof mg_abi.site[0] };
+  Dl_info where;
+  const char *slash =
+      symbol && dladdr(symbol, &where) && where.dli_fname ? strrchr(where.dli_fname, '/') : NULL;
+  if (!slash || snprintf(site, SIZE, "%.*s/%s", (int)(slash - where.dli_fname), where.dli_fname, up) >= SIZE)
+    *site = 0;
+}
+
 static void abi_load_once(void) {
   abi_cpu = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
   abi_python = dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
@@ -60,12 +70,8 @@ static void abi_load_once(void) {
     OPTIONAL(thpvariable_wrap, abi_python, "_Z16THPVariable_WrapRKN2at10TensorBaseE");
     OPTIONAL(thpvariable_wrap_type, abi_python, "_Z16THPVariable_WrapRKN2at10TensorBaseEP11_typeobject");
   }
-  Dl_info where;
-  if (mg_abi.aoti_torch_get_dim && dladdr((void *)mg_abi.aoti_torch_get_dim, &where) && where.dli_fname) {
-    snprintf(mg_abi.torch_dir, sizeof mg_abi.torch_dir, "%s", where.dli_fname);
-    char *slash = strrchr(mg_abi.torch_dir, '/');
-    if (slash) *slash = 0;
-  }
+  abi_find_site((void *)mg_abi.aoti_torch_get_dim, "../..", mg_abi.site[0]); /* torch/lib/libtorch_cpu.so */
+  abi_find_site(&mg_abi, "..", mg_abi.site[1]);                              /* magneto/_magneto.so */
 }
 
 MgTensor *mg_abi_view(MgTensor *base, int64_t n, const int64_t *size, const int64_t *stride, int64_t offset) {

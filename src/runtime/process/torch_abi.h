@@ -80,7 +80,8 @@ typedef struct MgAbi {
   int (*omp_in_parallel)(void);
   size_t tensor_offset; /* bytes from a THPVariable to its at::Tensor; 0: unknown, use the slow ways */
   bool counts_uses;     /* mg_abi_storage_uses knows where torch counts */
-  char torch_dir[512];  /* folder of libtorch_cpu; its parent's parent is usually site-packages */
+  char site[2][512]; /* folders in which packages are installed: torch's, and our own (a virtual environment
+                        may use the system's torch); "": unknown */
 } MgAbi;
 
 extern MgAbi mg_abi;
