@@ -45,7 +45,7 @@ LEAST_C ?= 62
 LEAST_PYTHON ?= 31
 COVERAGE := $(CURDIR)/build-coverage
 
-.PHONY: help setup build unit demo test levels quick test-integrations fuzz accept lint-tools format lint check layers comments asan asan-unit asan-ext coverage bench docs docs-check clean
+.PHONY: help setup build unit demo test levels quick test-integrations fuzz accept lint-tools format lint check layers comments asan asan-unit asan-ext coverage wheel bench docs docs-check clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 setup: ## make .venv; install what is missing
@@ -109,6 +109,8 @@ asan-ext: setup ## Python tests with the whole extension under them (all Python 
 	@ln -sfn $(PACKAGE) \
 	  $(CURDIR)/build-asan-ext/_magneto*.so build-asan-ext/python/magneto/
 	@$(ASAN_ENV) $(PY) -m pytest -q -s -n $(WORKERS) --timeout=1200 $(ASAN_TESTS)
+wheel: ## wheels for manylinux_2_28 of each CPython that is found, and the sdist, in dist/ (PYTHONS="python3.12 ...": of these)
+	@tools/wheel.sh
 coverage: setup ## what tests run of src/ and python/magneto; too little is an error (COVERAGE_TESTS=tests/..., V=1 lists the rest)
 	@test -f build-coverage/build.ninja || $(MESON) setup build-coverage -Db_coverage=true -Doptimization=1 -Dwerror=false > /dev/null
 	@$(MESON) compile -C build-coverage --ninja-args=--quiet > /dev/null
