@@ -232,3 +232,48 @@ def test_they_run_at_each_level(level: str, threads: int) -> None:
     assert done.stderr.count(" direct.conv ") == 3 and done.stderr.count(" direct.conv_backward") == 3, (
         done.stderr
     )
+
+
+CHOSEN = """
+import torch, magneto
+import torch.nn.functional as F
+torch.manual_seed(0)
+for shape, groups, stride in {shapes}:
+    for form in (torch.contiguous_format, torch.channels_last):
+        x = torch.randn(2, *shape).to(memory_format=form)
+        w, b = torch.randn(shape[0], shape[0] // groups, 3, 3), torch.randn(shape[0])
+        f = lambda x, w, b: F.conv2d(x, w, b, stride, 1, 1, groups).relu()
+        magneto.reset()
+        compiled = magneto.compile(f)
+        torch.testing.assert_close(compiled(x, w, b), f(x, w, b), rtol=1e-4, atol=1e-4)
+        leaves = [t.requires_grad_() for t in (x, w, b)]
+        got, want = (torch.autograd.grad(g(*leaves).square().mean(), leaves) for g in (compiled, f))
+        for a, e in zip(got, want):
+            torch.testing.assert_close(a, e, rtol=1e-4, atol=1e-4)
+"""
+
+
+@pytest.mark.skipif("avx512vl" not in CPU, reason="needs AVX-512")
+@pytest.mark.parametrize(
+    "shapes",
+    ["[((64, 28, 28), 32, 1), ((64, 14, 14), 16, 1)]", "[((64, 28, 28), 8, 1), ((64, 28, 28), 32, 2)]"],
+)
+def test_with_avx512_they_run_groups_of_two_to_four_channels_without_strides(shapes: str) -> None:
+    env = {
+        **os.environ,
+        "MAGNETO_CPU": "v4",
+        "MAGNETO_LOGS": "plan",
+        "MAGNETO_TRIALS": "0",
+        "MAGNETO_CACHE": "0",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", CHOSEN.format(shapes=shapes)],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = [done.stderr.count(f" direct.conv{name}") for name in (" ", "_backward")]
+    assert found == [0, 0] if ", 2)" in shapes else found[0] >= 4 and found[1] >= 2, done.stderr

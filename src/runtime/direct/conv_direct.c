@@ -98,12 +98,26 @@ static bool direct_act(DirectConv *v, const MgActDesc *act) {
   return i < n;
 }
 
+/* The same with AVX-512: the library's kernels want 16 channels, and are slow for a few that fill no vector.
+ * Depthwise ones want a multiple of 16 groups.  With strides its kernels are the faster ones. */
+static bool direct_wins_wide(const MgConvDesc *d) {
+  const MgTensorDesc *w = &d->t[CONV_w];
+  int64_t channels = w->size[1];
+  bool last = direct_last(&d->t[CONV_x]) || direct_last(&d->t[CONV_out]);
+  for (int i = 0; i < d->nsp; i++)
+    if (d->stride[i] > 1) return false;
+  if (d->groups < 2 || channels > MG_TUNE_DIRECT_WIDE) return false;
+  if (channels == 1 && w->size[0] == d->groups) return d->groups % 16 && !last;
+  return !last || d->t[CONV_out].size[1 + d->nsp] >= 8; /* shorter rows are mostly turned around */
+}
+
 /* Has the library nothing better?  For channels-last data it has kernels for depthwise convolutions, and for
  * groups that fill a vector where rows of a window are no rows of the next.  Other data it copies twice. */
 static bool direct_wins(const MgConvDesc *d) {
   const MgTensorDesc *x = &d->t[CONV_x], *w = &d->t[CONV_w], *o = &d->t[CONV_out];
   int64_t channels = w->size[1], y = d->nsp - 2;
   bool tall = d->nsp == 2 && d->stride[y] == 1 && d->dilation[y] == 1 && w->size[2] > 1;
+  if (mg_cpu()->level >= CPU_v4) return direct_wins_wide(d);
   if (d->groups < 2 || channels > (tall ? MG_TUNE_DIRECT_TALL : MG_TUNE_DIRECT_CHANNELS)) return false;
   if (d->nsp == 1 || !(direct_last(x) || direct_last(o))) return true;
   if (channels == 1 && w->size[0] == d->groups) return false; /* depthwise */
@@ -111,7 +125,7 @@ static bool direct_wins(const MgConvDesc *d) {
 }
 
 static bool direct_takes(const MgConvDesc *d) {
-  if (d->transposed || d->nsp < 1 || d->nsp > 2 || mg_cpu()->level >= CPU_v4) return false;
+  if (d->transposed || d->nsp < 1 || d->nsp > 2) return false;
   for (int i = 0; i < CONV_NPTR; i++) {
     const MgTensorDesc *t = &d->t[i];
     if (!t->present) continue;

@@ -1,5 +1,5 @@
 /* Convolutions of few channels a group, and their gradients, as loops of our own: float32, one or two spatial
- * dimensions, below AVX-512.  Tensors are read and written through their strides; weights are read on every
+ * dimensions.  Tensors are read and written through their strides; weights are read on every
  * call. */
 #ifndef MG_CONV_DIRECT_H
 #define MG_CONV_DIRECT_H

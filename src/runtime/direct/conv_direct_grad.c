@@ -147,7 +147,7 @@ static const MgEngineOps grad_mixed_ops = {"direct.conv_backward with a library'
 /* ---- setting up ---- */
 
 static bool grad_takes(const MgConvGradDesc *d) {
-  if (d->nsp < 1 || d->nsp > 2 || d->groups < 2 || mg_cpu()->level >= CPU_v4) return false;
+  if (d->nsp < 1 || d->nsp > 2 || d->groups < 2) return false;
   for (int i = 0; i < CONV_GRAD_NPTR; i++) {
     const MgTensorDesc *t = &d->t[i];
     if (!t->present) continue;
@@ -172,6 +172,12 @@ static GradShape grad_shape(const MgConvGradDesc *d) {
   s.depthwise = w->size[1] == 1 && w->size[0] == d->groups;
   for (int i = 0; i < d->nsp; i++) s.dense = s.dense && d->stride[i] == 1;
   return s;
+}
+
+/* With AVX-512 the library's kernels are slow where groups have some channels that do not fill a vector. */
+static bool grad_wide_takes(const MgConvGradDesc *d) {
+  GradShape s = grad_shape(d);
+  return s.dense && d->t[CONV_GRAD_w].size[1] <= MG_TUNE_DIRECT_WIDE && (!s.depthwise || d->groups % 16);
 }
 
 /* Are these loops faster for the gradient of the input?  With a stride, its rows are woven of phases. */
@@ -274,7 +280,7 @@ static MgRc grad_make(MgCtx *c, const MgConvGradDesc *d, DirectGrad *v) {
 }
 
 MgRc mg_direct_conv_grad(MgCtx *c, const MgConvGradDesc *d, MgEngine **out) {
-  if (!grad_takes(d)) return MG_UNSUP;
+  if (!grad_takes(d) || (mg_cpu()->level >= CPU_v4 && !grad_wide_takes(d))) return MG_UNSUP;
   bool data = d->t[CONV_GRAD_dx].present && grad_data_wins(d);
   bool weights = d->t[CONV_GRAD_dw].present && grad_weights_wins(d);
   if (!data && !weights) return MG_UNSUP;
