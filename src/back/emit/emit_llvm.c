@@ -43,6 +43,7 @@ static EmRef tail_mask(Em *e, EmRef iv, EmRef hi, int lanes) {
 
 /* Accumulators of a nest, which unrolled points take in turns; those of a scan all go on with the same. */
 static int acc_count(const EmGroup *g, const MgLoop *l) { return l->kind == ML_scan ? 1 : g->unroll; }
+static int row_count(const EmGroup *g) { return g->side ? g->side : 1; }
 
 /* Which accumulators a stage changes: all of them in outer loops, its own copies in the innermost one. */
 static void live_accs(const EmWalk *w, const EmStage *st, bool last, bool *live) {
@@ -54,7 +55,7 @@ static void live_accs(const EmWalk *w, const EmStage *st, bool last, bool *live)
     bool arg = mg_red_is_arg(g->loop[i]->red_op);
     int a = st->scalar_tail ? g->sacc[i] : g->acc[i];
     int n = st->unroll < acc_count(g, g->loop[i]) ? st->unroll : acc_count(g, g->loop[i]);
-    for (int u = 0; u < n * (1 + arg); u++) live[a + u] = true;
+    for (int u = 0; u < n * (1 + arg) * row_count(g); u++) live[a + u] = true;
   }
 }
 
@@ -162,13 +163,14 @@ static void start_accs(Em *e, EmGroup *g) {
     MgLoop *l = g->loop[i];
     g->acc[i] = g->sacc[i] = -1;
     if (l->kind != ML_reduce && l->kind != ML_scan) continue;
-    for (int u = 0; u < acc_count(g, l); u++) {
+    for (int u = 0; u < acc_count(g, l) * row_count(g); u++) {
       int a = new_acc(e, l->red_op, em_acc_ty(e, l), lanes);
       if (u == 0) g->acc[i] = a;
       if (is_arg(l)) new_acc(e, RED_sum, TY_i64, lanes);
     }
-    if (across && !g->masked_ok) {
-      g->sacc[i] = new_acc(e, l->red_op, em_acc_ty(e, l), 1);
+    for (int r = 0; r < row_count(g) && across && !g->masked_ok; r++) {
+      int a = new_acc(e, l->red_op, em_acc_ty(e, l), 1);
+      if (!r) g->sacc[i] = a;
       if (is_arg(l)) new_acc(e, RED_sum, TY_i64, 1);
     }
   }
@@ -261,9 +263,9 @@ static void sum_accs(Em *e, const EmGroup *g, EmRef *held, bool start) {
   for (int i = 0; i < g->n && !e->rc; i++) {
     if (g->acc[i] < 0 || !adds_floats(e, g->loop[i])) continue;
     MgTy ty = em_acc_ty(e, g->loop[i]);
-    for (int u = 0; u <= g->unroll; u++) {
-      int a = u < g->unroll ? g->acc[i] + u : g->sacc[i];
-      if (a < 0) continue;
+    int rows = row_count(g), vectors = g->unroll * rows, all = vectors + (g->sacc[i] < 0 ? 0 : rows);
+    for (int u = 0; u < all; u++) {
+      int a = u < vectors ? g->acc[i] + u : g->sacc[i] + u - vectors;
       int lanes = e->acc[a].lanes;
       if (start) held[a] = e->acc[a].cur;
       e->acc[a].cur = start ? em_acc_start(e, RED_sum, ty, lanes)
@@ -294,6 +296,29 @@ static void run_blocks(EmWalk *w, EmRef hi, int64_t block, bool maybe_empty) {
 
 static void emit_dims(Em *e, EmGroup *g, int dim);
 
+/* From the row at hand to the r-th behind it. */
+static void go_to_row(Em *e, EmRef row, int r) {
+  e->scope[row.level].serial = ++e->serial; /* nothing of one row is taken for another */
+  if (row.level != e->depth) e->scope[e->depth].serial = ++e->serial;
+  e->idx[0] = r ? em_arith(e, "add $t $a, $b", OP_add, row, em_int(e, r)) : row;
+  e->idx[0].level = row.level;
+}
+
+/* A point of each row: accumulators of neighbouring rows are neighbours. */
+static void beside_body(Em *e, EmGroup *g, int dim, int u, const EmStage *st) {
+  const MgLoop *l = g->loop[0];
+  MgTy ty = em_acc_ty(e, l);
+  EmRef row = e->idx[0];
+  int first = st->scalar_tail ? g->sacc[0] : g->acc[0] + u * g->side;
+  for (int r = 0; r < g->side && !e->rc; r++) {
+    EmAcc *a = &e->acc[first + r];
+    go_to_row(e, row, r);
+    EmRef v = em_existing(e, l->red_op, ty, em_value(e, l->body, e->lanes));
+    if (!e->rc) a->cur = em_combine(e, l->red_op, ty, e->lanes, a->cur, v);
+  }
+  go_to_row(e, row, 0);
+}
+
 static void group_body(Em *e, EmGroup *g, int dim, int u, const EmStage *st) {
   if (dim + 1 < g->end || (g->reduces && dim + 1 == g->keep)) {
     emit_dims(e, g, dim + 1);
@@ -314,7 +339,11 @@ static void group_body(Em *e, EmGroup *g, int dim, int u, const EmStage *st) {
 
 /* Runs index `dim` and the later ones. */
 static void run_dims(Em *e, EmGroup *g, int dim) {
-  EmWalk w = {.e = e, .g = g, .dim = dim, .body = group_body, .carry = g->reduces && dim >= g->keep};
+  EmWalk w = {.e = e,
+              .g = g,
+              .dim = dim,
+              .body = g->side ? beside_body : group_body,
+              .carry = g->reduces && dim >= g->keep};
   int64_t lo, hi, block = w.carry ? sum_block(e, g) : 0;
   bool some = mg_ex_range(e->x, g->range[dim], &lo, &hi) && lo >= 1;
   bool last = dim == g->end - 1 && g->end < MG_MAX_IDX && e->depth + 3 < EMIT_MAX_SCOPE;
@@ -555,6 +584,83 @@ static void rows_body(Em *e, EmGroup *g, int dim, int u, const EmStage *st) {
   emit_groups(e, g, dim, u, st);
 }
 
+/* ---- rows side by side ---- */
+
+enum { BESIDE_ROWS = 4, BESIDE_UNROLL = 2 };
+
+/* Does a row read what all rows read? */
+static bool beside_shares(const MgExprs *x, ExprRef r) {
+  const MgExpr *n = mg_expr(x, r);
+  if (n->op == OP_load) return !mg_ex_uses_idx(x, n->src[0], 0) && mg_ex_uses_idx(x, n->src[0], 1);
+  bool any = false;
+  for (int i = 0; i < n->nsrc && !any; i++) any = n->src[i] && beside_shares(x, n->src[i]);
+  return any;
+}
+
+/* A sum over each row of a matrix and what is done with it, as a row vector times a matrix has it.
+ * What all rows read, the vector, leaves the first cache if it is long: several rows share one read of it. */
+static bool is_beside(Em *e) {
+  MgLoop *l = &e->own[0];
+  int64_t points;
+  if (e->k->nshared != 1 || e->apart || !adds_floats(e, l) || em_acc_ty(e, l) != TY_f32) return false;
+  if (l->nouter != 1 || l->nred != 1 || l->vec != 1 || mg_ex_count_ops(e->x, l->body) > 4) return false;
+  if (!mg_ex_const_int(e->x, l->range[1], &points) || points < MG_TUNE_BESIDE_POINTS) return false;
+  if (!beside_shares(e->x, l->body)) return false;
+  for (uint32_t i = 1; i < e->k->nloop; i++)
+    if (e->own[i].kind != ML_point || all_ranges(&e->own[i]) != 1) return false;
+  for (int j = 0; j < MG_MAX_IDX; j++) mg_ex_set_idx_range(e->x, j, j < 2 ? l->range[j] : 0);
+  return em_contiguous_only(e, l, 1, true);
+}
+
+/* The sum of row r. */
+static void beside_finish(Em *e, const EmGroup *g, int r) {
+  const MgLoop *l = g->loop[0];
+  MgTy ty = em_acc_ty(e, l);
+  EmRef v[2] = {e->acc[g->acc[0] + r].cur};
+  for (int u = 1; u < g->unroll; u++)
+    v[0] = em_combine(e, l->red_op, ty, v[0].lanes, v[0], e->acc[g->acc[0] + u * g->side + r].cur);
+  em_horizontal(e, l->red_op, ty, v);
+  if (g->sacc[0] >= 0) v[0] = em_combine(e, l->red_op, ty, 1, v[0], e->acc[g->sacc[0] + r].cur);
+  e->redval[0] = v[0];
+  if (v[0].id != -1 && v[0].level < e->depth) e->redval[0].level = (uint8_t)e->depth;
+}
+
+/* Rows [begin, end), as many at a time as are read side by side.  Returns where the rest begins. */
+static EmRef emit_beside(Em *e, EmRef begin, EmRef end) {
+  MgLoop *l = &e->own[0];
+  EmGroup g = {.loop = &l,
+               .n = 1,
+               .first = 1,
+               .end = 2,
+               .keep = 1,
+               .range = l->range,
+               .vec = 1,
+               .reduces = true,
+               .masked_ok = em_maskable(e, l, 1),
+               .unroll = BESIDE_UNROLL,
+               .side = BESIDE_ROWS};
+  bool live[EMIT_MAX_ACC] = {false};
+  EmEntry in;
+  int nacc = e->nacc;
+  EmRef stop = em_whole_part(e, begin, end, BESIDE_ROWS);
+  em_loop_open(e, 0, begin, stop, BESIDE_ROWS, EM_RUN_loop, true, live);
+  if (e->rc) return end;
+  em_loop_enter(e, EM_RUN_loop, &in);
+  e->base_level = e->depth;
+  start_accs(e, &g);
+  run_dims(e, &g, 1);
+  EmRef row = e->idx[0];
+  for (int r = 0; r < BESIDE_ROWS && !e->rc; r++) {
+    go_to_row(e, row, r);
+    beside_finish(e, &g, r);
+    for (uint32_t i = 0; i < e->k->nloop && !e->rc; i++) em_store(e, &e->own[i], e->own[i].value);
+  }
+  e->idx[0] = row;
+  e->nacc = nacc;
+  em_loop_close(e, EM_RUN_loop, &in);
+  return stop;
+}
+
 static void emit_outer(Em *e) {
   const MgKernel *k = e->k;
   EmGroup g = {.first = 0, .end = 2, .keep = 2, .vec = -1, .unroll = 1, .masked_ok = true};
@@ -580,6 +686,7 @@ static void emit_outer(Em *e) {
     return;
   }
   EmWalk w = {.e = e, .g = &g, .dim = 0, .body = rows_body};
+  if (is_beside(e)) begin = emit_beside(e, begin, end);
   em_run_range(&w, begin, end, true);
 }
 

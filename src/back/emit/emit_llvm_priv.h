@@ -229,7 +229,8 @@ typedef struct EmGroup { /* the nests of one phase */
   int vec; /* vector index or -1 */
   bool reduces, masked_ok;
   bool wide;  /* reductions over outer ranges, and bytes: several vectors of neighbouring results at a time */
-  int unroll; /* accumulators of each reduction */
+  int unroll; /* accumulators of each reduction, in each row */
+  int side;   /* rows of one sum that are read side by side; 0: one */
   int acc[64];  /* per nest: its first accumulator */
   int sacc[64]; /* per nest: accumulator of the scalar tail, -1: none */
 } EmGroup;
