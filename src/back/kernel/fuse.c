@@ -32,6 +32,8 @@ typedef struct Fuser {
   uint32_t n, cap; /* kernels since the last extern call */
   bool moved;      /* some of them need a later one */
   Uses *uses;      /* per buffer, in those kernels */
+  BufRef *used;    /* the buffers that have some */
+  uint32_t nused;
   uint32_t *users; /* per buffer: nests, extern calls and outputs that touch it, in the whole schedule */
   MgFused *out;
   FuKernel **grown; /* per step: its kernel before it was finished */
@@ -298,6 +300,7 @@ static MgRc touch(Fuser *f, BufRef b, uint32_t kernel, bool write) {
     TRYP(u->t);
     u->cap = cap;
   }
+  if (!u->n) f->used[f->nused++] = b;
   u->t[u->n++] = (Touch){kernel, write};
   return MG_OK;
 }
@@ -425,10 +428,11 @@ static MgRc flush(Fuser *f) {
     st->u.kernel = mg_new(f->s->c, MgKernel, 1);
     TRYP(st->u.kernel);
     f->grown[f->out->nstep - 1] = f->k[i]; /* finished when the users of every buffer are known */
+    f->k[i]->step = (int32_t)f->out->nstep - 1;
   }
   f->n = 0;
   f->moved = false;
-  for (uint32_t b = 0; b < f->s->nbuf; b++) f->uses[b].n = 0;
+  while (f->nused) f->uses[f->used[--f->nused]].n = 0;
   return MG_OK;
 }
 
@@ -464,9 +468,7 @@ static void note_apart(const Fuser *f, uint32_t i) {
   MgKernel *k = f->out->step[i].u.kernel;
   const FuKernel *g = f->grown[i];
   k->apart = g->apart;
-  k->apart_from = -1;
-  for (uint32_t n = 0; g->apart_from && n < f->out->nstep; n++)
-    if (f->out->step[n].kind == MS_kernel && f->grown[n] == g->apart_from) k->apart_from = (int32_t)n;
+  k->apart_from = g->apart_from ? g->apart_from->step : -1;
 }
 
 MgRc mg_fuse(MgSched *s, MgFused *out) {
@@ -477,9 +479,10 @@ MgRc mg_fuse(MgSched *s, MgFused *out) {
   out->nstep = out->early_end = 0;
   out->step = mg_new(s->c, MgStepIR, nitem ? nitem : 1);
   f.uses = mg_new(s->c, Uses, s->nbuf);
+  f.used = mg_new(s->c, BufRef, s->nbuf);
   f.users = mg_new(s->c, uint32_t, s->nbuf);
   f.grown = mg_new(s->c, FuKernel *, nitem ? nitem : 1);
-  if (!out->step || !f.uses || !f.users || !f.grown) return MG_NOMEM;
+  if (!out->step || !f.uses || !f.used || !f.users || !f.grown) return MG_NOMEM;
   for (uint32_t i = 0; i < nitem; i++) {
     if (i + 1 == early_end) {
       TRY(flush(&f));

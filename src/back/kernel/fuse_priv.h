@@ -31,6 +31,7 @@ typedef struct FuKernel {
   const char
       *apart; /* for reports: why its first nest joined no earlier kernel, and which one it was kept from */
   const struct FuKernel *apart_from;
+  int32_t step; /* of the schedule, once its kernels have an order */
 } FuKernel;
 
 /* Are these the kernels of a GPU?  A nest is what its target is. */

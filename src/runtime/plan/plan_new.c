@@ -20,6 +20,8 @@ typedef struct PlanBuild {
   uint32_t *root;      /* per buffer: entry of the tensor that owns it + 1 */
   uint32_t *last;      /* per tensor entry: last step that uses it; nstep: an output, kept to the end */
   uint32_t *touched;   /* per buffer: steps after which nothing touches it any more */
+  uint32_t *newest;    /* per buffer: entry + 1 of its last argument that is no owner; 0: none */
+  uint32_t *older;     /* per such entry: the one before it */
 } PlanBuild;
 
 #define plan_bad(b, ...) mg_fail((b)->c, MG_BUG, __VA_ARGS__)
@@ -73,23 +75,37 @@ static MgRc plan_root(PlanBuild *b, const MgPlanView *v, uint32_t *out) {
   return MG_OK;
 }
 
+/* The entry of an equal view + 1, or 0. */
+static uint32_t plan_find(const PlanBuild *b, const MgPlanView *v) {
+  uint32_t i = b->newest[v->buf];
+  while (i && !plan_same_view(&b->p->tensor[i - 1].view, v)) i = b->older[i - 1];
+  return i;
+}
+
+/* A new entry that plan_find finds. */
+static uint32_t plan_push_argument(PlanBuild *b, PlanTensorHow how, uint32_t index, const MgPlanView *v,
+                                   uint32_t block) {
+  uint32_t i = plan_push_tensor(b, how, index, v, block);
+  b->older[i] = b->newest[v->buf];
+  b->newest[v->buf] = i + 1;
+  return i;
+}
+
 /* Entry for an argument; equal views share one.  `step`: who uses it. */
 static MgRc plan_use(PlanBuild *b, const MgPlanView *v, uint32_t step, uint32_t *out) {
   MgPlan *p = b->p;
   uint32_t i, root = 0;
   if (v->buf >= b->s->nbuf) return plan_bad(b, "plan: buffer %u of %u", v->buf, b->s->nbuf);
-  for (i = 0; i < p->ntensor; i++)
-    if ((p->tensor[i].how == PT_view || p->tensor[i].how == PT_arena || p->tensor[i].how == PT_none) &&
-        plan_same_view(&p->tensor[i].view, v))
-      break;
-  if (i == p->ntensor) {
-    if (!v->buf) i = plan_push_tensor(b, PT_none, 0, v, 0);
-    else if (b->s->buf[v->buf].mem == PM_arena)
-      i = plan_push_tensor(b, PT_arena, 0, v, b->s->buf[v->buf].index);
-    else {
-      TRY(plan_root(b, v, &root));
-      i = v->whole ? root : plan_push_tensor(b, PT_view, root, v, 0);
-    }
+  uint32_t found = plan_find(b, v);
+  if (found) {
+    i = found - 1;
+  } else if (!v->buf) {
+    i = plan_push_argument(b, PT_none, 0, v, 0);
+  } else if (b->s->buf[v->buf].mem == PM_arena) {
+    i = plan_push_argument(b, PT_arena, 0, v, b->s->buf[v->buf].index);
+  } else {
+    TRY(plan_root(b, v, &root));
+    i = v->whole ? root : plan_push_argument(b, PT_view, root, v, 0);
   }
   b->last[i] = step;
   if (step < UINT32_MAX) b->touched[v->buf] = step + 1;
@@ -331,6 +347,8 @@ static MgRc plan_fill(PlanBuild *b) {
   b->patch_buf = mg_new(m, uint32_t, narg + 1);
   b->root = mg_new(m, uint32_t, s->nbuf + 1);
   b->last = mg_new(m, uint32_t, ntensor);
+  b->newest = mg_new(m, uint32_t, s->nbuf + 1);
+  b->older = mg_new(m, uint32_t, ntensor);
   b->touched = mg_new(m, uint32_t, s->nbuf + 1);
   p->step = mg_new(m, PlanStep, s->nstep + 1);
   p->kernel = mg_new(m, PlanKernel, s->nstep + 1);
