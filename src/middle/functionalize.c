@@ -585,12 +585,15 @@ static void fz_forget(Fz *f, ValRef v) {
     f->val[v].version = f->val[f->val[v].root].version - 1;
 }
 
-/* Is this all of its root's memory, element for element (as detach gives it)? */
+/* Is this all of its root's memory, element for element, as detach or a view of other sizes gives it? */
 static bool fz_whole(const Fz *f, ValRef c) {
+  MgGraph *g = f->g;
   ValRef root = f->val[c].root;
-  const MgVal *v = mg_val(f->g, c), *r = mg_val(f->g, root);
-  return v->dtype == r->dtype && v->bits == r->bits && mg_ex_same(v->offset, r->offset) &&
-         fz_same_sizes(f->g, c, root) && fz_same_strides(f->g, c, root);
+  const MgVal *v = mg_val(g, c), *r = mg_val(g, root);
+  if (v->dtype != r->dtype || v->bits != r->bits || !mg_ex_same(v->offset, r->offset)) return false;
+  if (fz_same_sizes(g, c, root)) return fz_same_strides(g, c, root);
+  return mg_ex_same(mg_val_numel(g, c), mg_val_numel(g, root)) && mg_val_is_contiguous(g, c) &&
+         mg_val_is_contiguous(g, root);
 }
 
 /* The output, none of an input, in whose memory this one lies, or -1: its root, or

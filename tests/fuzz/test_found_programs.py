@@ -436,3 +436,27 @@ def test_random_slopes_give_contiguous_results(training):
         got = magneto.compile(torch.nn.functional.rrelu)(x - 0.5, training=training)
         want = torch.nn.functional.rrelu(x - 0.5, training=training)
         assert got.stride() == want.stride() and torch.equal(got >= 0, want >= 0)
+
+
+def normed(a):
+    v = F.instance_norm(a)
+    return v.select(0, 0).zero_(), v
+
+
+def flat_and_rows(a):
+    y = a * 2
+    flat = y.view(-1)
+    flat[0] = 5
+    return flat[1:], flat, y.view(2, -1), y.view(2, -1)[1]
+
+
+@pytest.mark.parametrize("f", [normed, flat_and_rows])
+def test_results_in_memory_of_other_sizes_that_is_no_result_share_it(f):
+    a = torch.randn(2, 2, 2, 2)
+    with torch.no_grad():
+        check(f, a)
+        got, want = magneto.compile(f)(a), f(a)
+        assert len({t.untyped_storage().data_ptr() for t in got}) == 1
+        for t in (*got, *want):
+            t.add_(1)
+        torch.testing.assert_close(got, want)
