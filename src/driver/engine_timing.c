@@ -164,12 +164,12 @@ static double timing_once(TimingRun *r, uint32_t at) {
 
 /* false: a run failed, or the time was over before there were enough of them. */
 static bool timing_all(TimingRun *r) {
-  double end = mg_now_ms() + (r->t->search ? MG_TUNE_TIMING_SEARCH_MS : MG_TUNE_TIMING_MS);
   r->repeat = 1;
   for (uint32_t i = 0; i < r->nway; i++) {
-    timing_once(r, i); /* makes caches and teams of threads warm */
+    timing_once(r, i); /* makes caches and teams of threads warm; a library's first run takes milliseconds */
     r->way[i].best = timing_once(r, i);
   }
+  double end = mg_now_ms() + (r->t->search ? MG_TUNE_TIMING_SEARCH_MS : MG_TUNE_TIMING_MS);
   double ms = r->way[0].best;
   if (!r->cold) r->repeat += (uint32_t)(MG_TUNE_TIMING_LEAST_MS / (ms + 1e-5));
   for (int round = 0; round < MG_TUNE_TIMING_ROUNDS && !r->bad; round++) {

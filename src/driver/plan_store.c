@@ -51,6 +51,8 @@ static const struct {
                                    {"option numerics", false},
                                    {"mode that searches", false}};
 
+enum { STORED_NEAR = 16 }; /* plans of one graph that are looked at for a report */
+
 #define STORED_MAGIC 0x31656461746f6c70 /* counted up when StoredMade changes */
 typedef struct StoredMade {
   int64_t magic, setup[MG_STORED_SETUP];
@@ -494,8 +496,9 @@ static void stored_drop(StoredReader *r, MgKernelSet *k) {
     if (r->ext[i].engine) r->ext[i].engine->ops->free(r->ext[i].engine);
 }
 
-/* How the circumstances of the plan that lies at `other` differ from these; NULL: that cannot be told. */
-static const char *stored_differs(const MgStoredKey *key, MgKey other, MgCtx *c) {
+/* How the circumstances of the plan that lies at `other` differ from these, and in how many things; NULL:
+ * that cannot be told. */
+static const char *stored_differs(const MgStoredKey *key, MgKey other, MgCtx *c, int *count) {
   MgObject file;
   MgStrbuf sb = {0};
   if (!mg_artifact_load(MG_ART_plan, other, &file)) return NULL;
@@ -503,6 +506,7 @@ static const char *stored_differs(const MgStoredKey *key, MgKey other, MgCtx *c)
   bool known = file.len >= sizeof *made && made->magic == STORED_MAGIC;
   for (int i = 0; known && i < MG_STORED_SETUP; i++) {
     if (made->setup[i] == key->setup[i]) continue;
+    ++*count;
     mg_sb_printf(&sb, "%s%s", sb.len ? ", " : "", stored_setup[i].what);
     if (!stored_setup[i].digest)
       mg_sb_printf(&sb, ": %lld there, %lld here", (long long)made->setup[i], (long long)key->setup[i]);
@@ -513,12 +517,23 @@ static const char *stored_differs(const MgStoredKey *key, MgKey other, MgCtx *c)
   return text;
 }
 
+/* The plan that differs least. */
+static const char *stored_nearest(const MgStoredKey *key, const MgKey *other, uint32_t n, MgCtx *c) {
+  const char *best = NULL;
+  for (uint32_t i = 0, least = UINT32_MAX; i < n; i++) {
+    int count = 0;
+    const char *text = stored_differs(key, other[i], c, &count);
+    if (text && (uint32_t)count < least) best = text, least = (uint32_t)count;
+  }
+  return best;
+}
+
 MgStoredFate mg_stored_look(const MgStoredKey *key, MgGraph *g, const MgOptions *o, const MgPlanSpec *spec,
                             const char **note) {
   StoredReader r = {.g = g, .c = g->c, .o = o, .s = {.c = g->c, .g = g, .x = g->x}};
   MgPlanSpec s = *spec;
   MgKernelSet none = {0};
-  MgKey other;
+  MgKey other[STORED_NEAR];
   *note = NULL;
   bool fits = stored_open(&r, key->key, &s) && stored_steps(&r, &s) && stored_engines(&r, &s);
   if (r.h) stored_drop(&r, &none);
@@ -526,8 +541,9 @@ MgStoredFate mg_stored_look(const MgStoredKey *key, MgGraph *g, const MgOptions 
   if (r.found == MG_AF_refused) return MG_SF_refused;
   if (r.found == MG_AF_damaged) return MG_SF_damaged;
   if (r.found == MG_AF_loaded) return MG_SF_unfit;
-  if (!mg_artifact_near(MG_ART_plan, key->key, &other)) return MG_SF_absent;
-  *note = stored_differs(key, other, g->c);
+  uint32_t near = mg_artifact_near(MG_ART_plan, key->key, other, STORED_NEAR);
+  if (!near) return MG_SF_absent;
+  *note = stored_nearest(key, other, near, g->c);
   return MG_SF_other;
 }
 

@@ -4,9 +4,9 @@
  * Out: define void @name(ptr %buf, ptr %size, i64 %begin, i64 %end): points [begin, end) of the shared
  * ranges.
  * Loops are emitted as explicit vector code: a main loop of full vectors (reductions: several accumulators),
- * then a masked tail where the target has masks and every access is contiguous, else a scalar tail.  Sums over
- * long rows that read one vector take several rows at a time.  No IR pass is run on the text, so everything
- * that matters (invariant motion, sharing, forwarding of stored values) is done here. */
+ * then a masked tail where the target has masks and every access is contiguous, else a scalar tail.  Sums
+ * over long rows that read one vector take several rows at a time.  No IR pass is run on the text, so
+ * everything that matters (invariant motion, sharing, forwarding of stored values) is done here. */
 #include "back/emit/emit_llvm.h"
 #include "back/emit/emit_llvm_priv.h"
 #include "base/assert.h"

@@ -243,18 +243,18 @@ static ArtifactFile *artifact_list(int dir, size_t *n) {
   return f;
 }
 
-bool mg_artifact_near(MgArtifactKind kind, MgKey key, MgKey *out) {
+uint32_t mg_artifact_near(MgArtifactKind kind, MgKey key, MgKey *out, uint32_t most) {
   enum { HALF = 16 };
   char name[ARTIFACT_NAME];
   size_t n = 0;
-  bool found = false;
+  uint32_t found = 0;
   int dir = mg_cachedir();
   ArtifactFile *f = dir < 0 ? NULL : artifact_list(dir, &n);
   artifact_name(kind, key, name);
-  for (size_t i = 0; i < n && !found; i++) {
-    found = !f[i].temp && !strncmp(f[i].name, name, HALF) && strcmp(f[i].name, name) &&
-            !strcmp(f[i].name + 2 * HALF, artifact_suffix[kind]);
-    if (found) *out = (MgKey){.hi = key.hi, .lo = strtoull(f[i].name + HALF, NULL, HALF)};
+  for (size_t i = 0; i < n && found < most; i++) {
+    bool near = !f[i].temp && !strncmp(f[i].name, name, HALF) && strcmp(f[i].name, name) &&
+                !strcmp(f[i].name + 2 * HALF, artifact_suffix[kind]);
+    if (near) out[found++] = (MgKey){.hi = key.hi, .lo = strtoull(f[i].name + HALF, NULL, HALF)};
   }
   free(f);
   return found;

@@ -27,8 +27,8 @@ typedef enum MgArtifactFound {
 /* MG_AF_loaded: out->data is new; else out is empty. */
 MgArtifactFound mg_artifact_find(MgArtifactKind kind, MgKey key, MgObject *out);
 bool mg_artifact_load(MgArtifactKind kind, MgKey key, MgObject *out); /* the same: is it loaded? */
-/* A file whose key has the same first half, and another second one; false: there is none. */
-bool mg_artifact_near(MgArtifactKind kind, MgKey key, MgKey *out);
+/* Files whose keys have the same first half and another second one: at most `most`.  Returns how many. */
+uint32_t mg_artifact_near(MgArtifactKind kind, MgKey key, MgKey *out, uint32_t most);
 void mg_artifact_store(MgArtifactKind kind, MgKey key,
                        const MgObject *obj); /* failure is silent: only the next start is slower */
 
