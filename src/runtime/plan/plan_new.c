@@ -334,6 +334,19 @@ static void plan_hold(PlanBuild *b, const uint32_t *at) {
   }
 }
 
+/* The tables that building needs; out of memory is the plan's. */
+static void plan_tables(PlanBuild *b, uint32_t narg, uint32_t ntensor) {
+  MgCtx *m = &b->p->mem;
+  uint32_t nbuf = b->s->nbuf + 1;
+  b->patch = mg_new(m, PlanPatch, narg + 1);
+  b->patch_buf = mg_new(m, uint32_t, narg + 1);
+  b->root = mg_new(m, uint32_t, nbuf);
+  b->last = mg_new(m, uint32_t, ntensor);
+  b->newest = mg_new(m, uint32_t, nbuf);
+  b->older = mg_new(m, uint32_t, ntensor);
+  b->touched = mg_new(m, uint32_t, nbuf);
+}
+
 static MgRc plan_fill(PlanBuild *b) {
   const MgPlanSpec *s = b->s;
   MgPlan *p = b->p;
@@ -343,13 +356,7 @@ static MgRc plan_fill(PlanBuild *b) {
     kernel_args += s->step[i].nbuf, extern_args += s->step[i].nin + s->step[i].nout;
   uint32_t narg = kernel_args + extern_args, ntensor = 2 * (extern_args + s->nout + s->ncopy) + 1;
   uint32_t *at = mg_new(m, uint32_t, s->nstep + 1); /* per described step: the plan's */
-  b->patch = mg_new(m, PlanPatch, narg + 1);
-  b->patch_buf = mg_new(m, uint32_t, narg + 1);
-  b->root = mg_new(m, uint32_t, s->nbuf + 1);
-  b->last = mg_new(m, uint32_t, ntensor);
-  b->newest = mg_new(m, uint32_t, s->nbuf + 1);
-  b->older = mg_new(m, uint32_t, ntensor);
-  b->touched = mg_new(m, uint32_t, s->nbuf + 1);
+  plan_tables(b, narg, ntensor);
   p->step = mg_new(m, PlanStep, s->nstep + 1);
   p->kernel = mg_new(m, PlanKernel, s->nstep + 1);
   p->tensor = mg_new(m, PlanTensor, ntensor);
