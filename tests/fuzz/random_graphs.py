@@ -266,7 +266,7 @@ def pruned(g):
         position -= is_input
         if made and not used.intersection(made) and not re.search(r"::\w+_(\.\w+)?\(", right):
             continue
-        if is_input:
+        if is_input and g.inputs:  # a text with symbols has none
             inputs.insert(0, g.inputs[position])
         used.update(re.findall(r"%\d+", right))
         kept.insert(0, line)

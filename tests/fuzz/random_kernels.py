@@ -1,9 +1,11 @@
 """Random kernels for a GPU, which run on the PTX machine: no GPU is needed.
 
 A random model is recorded with its gradients, or compiled with sizes that are symbols, and moved to a GPU as text.
-Its kernels run beside the reference evaluator, over random numbers.  Sizes are such that vectors, tiles, teams of threads and long rows occur.
+Its kernels run beside the reference evaluator, over random numbers.
+Sizes are such that vectors, tiles, teams of threads and long rows occur.
 """
 
+import math
 import os
 import random
 import re
@@ -19,7 +21,7 @@ import magneto
 import random_graphs
 import random_models
 from magneto import _magneto
-from random_graphs import MGOPT, UNSUPPORTED, Graph
+from random_graphs import MGOPT, UNSUPPORTED, Graph, smaller
 
 LOGGED = "[magneto functional] "
 
@@ -49,11 +51,7 @@ def on_gpu(text):
 
 
 def numel(kind):
-    size = graphs.parse_type(kind)[1]
-    n = 1
-    for k in size:
-        n *= k
-    return n
+    return math.prod(graphs.parse_type(kind)[1])
 
 
 def recorded_with_symbols(p):
@@ -99,28 +97,6 @@ def make(seed):
     raise random_models.Refused(seed)
 
 
-def smaller(g):
-    """Less results, less nodes; texts with symbols have no inputs whose values a node could be replaced by."""
-    if g.inputs:
-        yield from random_graphs.smaller(g)
-        return
-    values = random_graphs.results(g.text)
-    defined = [int(n) for n in re.findall(r"(?m)^%(\d+)", g.text)]
-    for kept in [[v] for v in values if len(values) > 1] + [[v] for v in reversed(defined)]:
-        yield Graph(reaching(g.text, kept), [], [])
-
-
-def reaching(text, values):
-    """What the given values need; results that alias others are results of their own."""
-    used, kept = {f"%{v}" for v in values}, ["return " + ", ".join(f"%{v}" for v in values)]
-    for line in reversed(text.splitlines()):
-        made = re.findall(r"%\d+", line.partition(" = ")[0]) if line.startswith("%") else []
-        if line.startswith(("symbol", "extern")) or used.intersection(made):
-            kept.insert(0, line)
-            used.update(re.findall(r"%\d+", line))
-    return random_graphs.renumbered(kept)
-
-
 def check(g):
     """Raises judge.Difference; returns how many texts were checked."""
     run = subprocess.run([MGOPT, *PASSES], input=on_gpu(g.text), capture_output=True, text=True, timeout=300)
@@ -133,3 +109,6 @@ def check(g):
 
 def text(g, message):
     return random_graphs.text(g, message).replace("random_graphs", "random_kernels")
+
+
+__all__ = ["Graph", "check", "make", "smaller", "text"]

@@ -7,8 +7,6 @@
 #include <string.h>
 #include "back/kernel/back.h"
 #include "check.h"
-#include "machine.h"
-#include "ptx/ptx.h"
 
 enum { CHECK_MOST = 1 << 26 }; /* bytes of one buffer */
 /* Data that serves as an index may be anything: the reference reads what lies this far outside. */
@@ -21,12 +19,11 @@ typedef struct Check {
   BufRef nbefore;      /* buffers from here on are fusion's own */
   uint64_t seed;
   int64_t *env;
-  char **whole; /* per buffer: three memories with their margins, in the order of the next line */
-  void **mem, **ref,
-      **near; /* the machine's, the reference's, and one of inputs that are rounded otherwise */
-  size_t *bytes;
-  bool indirect; /* an index depends on data */
-  bool special;  /* NaN and others are among the numbers */
+  char **whole;       /* per buffer: three memories with their margins, in the order of the next line */
+  PtxMemory *memory;  /* the machine's */
+  void **ref, **near; /* the reference's, and one of inputs that are rounded otherwise */
+  bool indirect;      /* an index depends on data */
+  bool special;       /* NaN and others are among the numbers */
   MgStrbuf *out;
   int wrong;
 } Check;
@@ -36,27 +33,25 @@ static uint64_t check_random(Check *c) { return c->seed = mg_hash_u64(c->seed + 
 /* ---- memory ---- */
 
 static bool check_loads(const MgExprs *x, ExprRef r) {
-  const MgExpr *e = mg_expr(x, r);
+  const MgExpr *e = mg_expr(x, r); /* no mg_ex_any: check_is_indirect asks inside of one */
   bool any = e->op == OP_load;
   for (int i = 0; r && i < e->nsrc && !any; i++) any = e->src[i] && check_loads(x, e->src[i]);
   return any;
 }
 
-/* Does an index in r depend on what is loaded? */
-static bool check_is_indirect(const MgExprs *x, ExprRef r) {
+/* Is it a load whose index depends on what is loaded? */
+static bool check_is_indirect(const MgExprs *x, ExprRef r, void *arg) {
   const MgExpr *e = mg_expr(x, r);
-  bool any = r && e->op == OP_load && check_loads(x, e->src[0]);
-  for (int i = 0; r && i < e->nsrc && !any; i++) any = e->src[i] && check_is_indirect(x, e->src[i]);
-  return any;
+  (void)arg;
+  return e->op == OP_load && check_loads(x, e->src[0]);
 }
 
-/* Does r make integers of floats?  Of what no integer is, a GPU makes others than a CPU. */
-static bool check_truncates(const MgExprs *x, ExprRef r) {
+/* Does it make integers of floats?  Of what no integer is, a GPU makes others than a CPU. */
+static bool check_truncates(const MgExprs *x, ExprRef r, void *arg) {
   const MgExpr *e = mg_expr(x, r);
-  bool any = r && e->op == OP_cvt && !mg_ty_is_float(e->ty) && e->ty != TY_i1 &&
-             mg_ty_is_float(mg_expr(x, e->src[0])->ty);
-  for (int i = 0; r && i < e->nsrc && !any; i++) any = e->src[i] && check_truncates(x, e->src[i]);
-  return any;
+  (void)arg;
+  return e->op == OP_cvt && !mg_ty_is_float(e->ty) && e->ty != TY_i1 &&
+         mg_ty_is_float(mg_expr(x, e->src[0])->ty);
 }
 
 /* The number beside v: what another rounding might have given. */
@@ -77,12 +72,12 @@ static void check_fill(Check *c, BufRef b) {
   if (!mg_dtype_has_ty(d) || c->s->buf[b].kind == MB_error) return;
   MgTy ty = mg_dtype_ty(d);
   size_t each = (size_t)mg_ty_size(ty);
-  for (size_t i = 0; i + each <= c->bytes[b]; i += each) {
+  for (size_t i = 0; i + each <= c->memory[b].bytes; i += each) {
     uint64_t r = check_random(c);
     int64_t whole = ty == TY_i1 ? (int64_t)(r & 1) : c->indirect ? 0 : (int64_t)(r % 9);
     MgScalar v = mg_ty_is_float(ty) ? (MgScalar){.f = check_float(c, r)} : (MgScalar){.i = whole};
     uint64_t bits = mg_scalar_bits(ty, v);
-    memcpy((char *)c->mem[b] + i, &bits, each);
+    memcpy(c->whole[b] + CHECK_MARGIN + i, &bits, each);
     memcpy((char *)c->ref[b] + i, &bits, each);
     bits = check_nudged(ty, v);
     memcpy((char *)c->near[b] + i, &bits, each);
@@ -95,11 +90,11 @@ static bool check_memory(Check *c) {
     SymRef nelem = b < c->nbefore ? c->before[b].nelem : s->buf[b].nelem;
     int64_t n = mg_sym_eval(s->x, nelem, c->env) * mg_dtype_size((MgDtype)s->buf[b].dtype);
     if (n < 0 || n > CHECK_MOST) return false;
-    c->bytes[b] = (size_t)n;
+    c->memory[b].bytes = (size_t)n;
     size_t whole = ((size_t)n + 63) / 64 * 64 + 2 * CHECK_MARGIN;
     if (!(c->whole[b] = aligned_alloc(64, 3 * whole))) return false;
     memset(c->whole[b], 0, 3 * whole);
-    c->mem[b] = c->whole[b] + CHECK_MARGIN;
+    c->memory[b].base = c->whole[b] + CHECK_MARGIN;
     c->ref[b] = c->whole[b] + whole + CHECK_MARGIN;
     c->near[b] = c->whole[b] + 2 * whole + CHECK_MARGIN;
     check_fill(c, b);
@@ -110,30 +105,29 @@ static bool check_memory(Check *c) {
 /* ---- running ---- */
 
 /* What a launch gives for buffer b: its address, or the number itself where it is one of the CPU. */
-static uint64_t check_argument(const Check *c, BufRef b) {
-  uint64_t v = (uint64_t)(uintptr_t)c->mem[b];
-  if (c->s->buf[b].device == DEV_cpu) v = 0, memcpy(&v, c->mem[b], c->bytes[b] < 8 ? c->bytes[b] : 8);
+static uint64_t check_argument(const MgSched *s, BufRef b, const PtxMemory *m) {
+  uint64_t v = (uint64_t)(uintptr_t)m->base;
+  if (s->buf[b].device == DEV_cpu) v = 0, memcpy(&v, m->base, m->bytes < 8 ? m->bytes : 8);
   return v;
 }
 
-static PtxEnd check_launch(Check *c, const MgKernel *k, const MgPtxPlan *plan, const char *text, char *err) {
-  const MgSched *s = c->s;
-  PtxMemory *memory = calloc(k->nbuf + 1, sizeof *memory);
+PtxEnd ptx_launch(const MgSched *s, const MgKernel *k, const MgPtxPlan *plan, const char *text,
+                  const PtxMemory *memory, const int64_t *env, char *err) {
+  PtxMemory *touched = calloc(k->nbuf + 1, sizeof *touched);
   uint64_t *arg = calloc(k->nbuf + s->x->nsym + 1, sizeof *arg);
-  PtxProgram *p = memory && arg ? ptx_parse(text, k->name, err) : NULL;
+  PtxProgram *p = touched && arg ? ptx_parse(text, k->name, err) : NULL;
   PtxEnd end = PTX_wrong;
   for (uint32_t j = 0; p && j < k->nbuf; j++) {
-    memory[j] = (PtxMemory){c->mem[k->buf[j]], c->bytes[k->buf[j]]};
-    arg[j] = check_argument(c, k->buf[j]);
+    touched[j] = memory[k->buf[j]];
+    arg[j] = check_argument(s, k->buf[j], &touched[j]);
   }
-  for (uint32_t j = 0; p && j < s->x->nsym; j++) arg[k->nbuf + j] = (uint64_t)c->env[j];
+  for (uint32_t j = 0; p && j < s->x->nsym; j++) arg[k->nbuf + j] = (uint64_t)env[j];
   if (p) {
-    PtxLaunch l = {(unsigned)mg_sym_eval(s->x, plan->blocks, c->env), plan->threads, arg, memory,
-                   (int)k->nbuf};
+    PtxLaunch l = {(unsigned)mg_sym_eval(s->x, plan->blocks, env), plan->threads, arg, touched, (int)k->nbuf};
     end = ptx_run(p, &l, err);
   }
   ptx_free(p);
-  free(memory);
+  free(touched);
   free(arg);
   return end;
 }
@@ -147,7 +141,8 @@ static bool check_kernels(Check *c) {
     char err[PTX_ERR] = "";
     if (!k) continue;
     bool printed = mg_ptx_plan(c->s, k, true, &plan) == MG_OK && mg_ptx_emit(c->s, k, &plan, &text) == MG_OK;
-    PtxEnd end = printed ? check_launch(c, k, &plan, mg_sb_text(&text), err) : PTX_trapped;
+    PtxEnd end =
+        printed ? ptx_launch(c->s, k, &plan, mg_sb_text(&text), c->memory, c->env, err) : PTX_trapped;
     mg_sb_free(&text);
     if (end == PTX_wrong) mg_sb_printf(c->out, "%s: %s\n", k->name, err), c->wrong++;
     if (end != PTX_ran) return false;
@@ -187,7 +182,7 @@ static bool check_same(MgTy ty, MgScalar p, MgScalar q, MgScalar near, double mo
 
 static void check_compare(Check *c, BufRef b) {
   MgTy ty = mg_dtype_ty((MgDtype)c->s->buf[b].dtype);
-  size_t n = c->bytes[b] / (size_t)mg_ty_size(ty), bad = 0, first = 0;
+  size_t n = c->memory[b].bytes / (size_t)mg_ty_size(ty), bad = 0, first = 0;
   double most = 0;
   for (size_t i = 0; i < n && mg_ty_is_float(ty); i++) {
     double v = fabs(check_element(c->ref[b], ty, i).f);
@@ -195,11 +190,12 @@ static void check_compare(Check *c, BufRef b) {
   }
   for (size_t i = 0; i < n; i++) {
     MgScalar near = check_element(c->near[b], ty, i);
-    bool same = check_same(ty, check_element(c->mem[b], ty, i), check_element(c->ref[b], ty, i), near, most);
+    bool same =
+        check_same(ty, check_element(c->memory[b].base, ty, i), check_element(c->ref[b], ty, i), near, most);
     if (!same && !bad++) first = i;
   }
   if (!bad) return;
-  MgScalar p = check_element(c->mem[b], ty, first), q = check_element(c->ref[b], ty, first);
+  MgScalar p = check_element(c->memory[b].base, ty, first), q = check_element(c->ref[b], ty, first);
   mg_sb_printf(c->out, "buffer b%u: %zu of %zu differ; [%zu] is %.9g, should be %.9g\n", b, bad, n, first,
                mg_ty_is_float(ty) ? p.f : (double)p.i, mg_ty_is_float(ty) ? q.f : (double)q.i);
   c->wrong++;
@@ -214,8 +210,8 @@ static void check_run(Check *c) {
     const MgLoop *l = c->s->item[i].kind == MI_loop ? c->s->item[i].u.loop : NULL;
     ExprRef part[] = {l ? l->body : 0, l ? l->value : 0, l ? l->mask : 0};
     for (int k = 0; k < 3; k++) {
-      c->indirect |= part[k] && check_is_indirect(c->s->x, part[k]);
-      c->special &= !part[k] || !check_truncates(c->s->x, part[k]);
+      c->indirect |= mg_ex_any(c->s->x, part[k], check_is_indirect, NULL);
+      c->special &= !mg_ex_any(c->s->x, part[k], check_truncates, NULL);
     }
     c->indirect |= l && check_loads(c->s->x, l->index);
   }
@@ -231,11 +227,10 @@ int ptx_check(MgSched *s, MgFused *f, const MgBuf *before, BufRef nbefore, uint6
   size_t n = s->nbuf;
   c.env = calloc(s->x->nsym + 1, sizeof *c.env);
   c.whole = calloc(n, sizeof *c.whole);
-  c.mem = calloc(n, sizeof *c.mem);
+  c.memory = calloc(n, sizeof *c.memory);
   c.ref = calloc(n, sizeof *c.ref);
   c.near = calloc(n, sizeof *c.near);
-  c.bytes = calloc(n, sizeof *c.bytes);
-  if (c.env && c.whole && c.mem && c.ref && c.near && c.bytes) {
+  if (c.env && c.whole && c.memory && c.ref && c.near) {
     for (uint32_t i = 0; i < s->x->nsym; i++) c.env[i] = s->x->sym[i].hint;
     c.wrong = 0;
     check_run(&c);
@@ -243,9 +238,8 @@ int ptx_check(MgSched *s, MgFused *f, const MgBuf *before, BufRef nbefore, uint6
   for (size_t b = 0; c.whole && b < n; b++) free(c.whole[b]);
   free(c.env);
   free(c.whole);
-  free(c.mem);
+  free(c.memory);
   free(c.ref);
   free(c.near);
-  free(c.bytes);
   return c.wrong;
 }

@@ -35,6 +35,8 @@ typedef struct Machine {
   char *err;
 } Machine;
 
+static const char run_unset[] = "reads a register that was not set";
+
 static PtxEnd run_wrong(Machine *m, unsigned t, const char *what) {
   snprintf(m->err, PTX_ERR, "block %u thread %u, line %d: %s: %.160s", m->block, t, m->at->line, what,
            m->p->line[m->at->line]);
@@ -91,7 +93,7 @@ static const char *run_touch(Machine *m, unsigned t, uint64_t at, size_t bytes, 
 /* The host's address of an access, or NULL and *why. */
 static uint8_t *run_address(Machine *m, unsigned t, const PtxOperand *o, size_t bytes, const char **why) {
   uint64_t base = 0;
-  *why = "reads a register that was not set";
+  *why = run_unset;
   if (o->reg >= 0 && !run_read(m, t, o->reg, &base)) return NULL;
   bool shared = m->at->space == PS_shared;
   if (shared) base = (uint32_t)base;
@@ -146,12 +148,12 @@ static PtxEnd run_pack(Machine *m, unsigned t) {
   int bits = 8 * ptx_type_bytes((PtxType)m->at->type[0]) / list->nlist;
   uint64_t all = 0, v, mask = ((uint64_t)1 << bits) - 1;
   if (to->kind == PK_list) {
-    if (!run_value(m, t, from, &all)) return run_wrong(m, t, "reads a register that was not set");
+    if (!run_value(m, t, from, &all)) return run_wrong(m, t, run_unset);
     for (int k = 0; k < to->nlist; k++) run_set(m, t, to->list[k], all >> (bits * k) & mask);
     return PTX_ran;
   }
   for (int k = 0; k < from->nlist; k++) {
-    if (!run_read(m, t, from->list[k], &v)) return run_wrong(m, t, "reads a register that was not set");
+    if (!run_read(m, t, from->list[k], &v)) return run_wrong(m, t, run_unset);
     all |= (v & mask) << (bits * k);
   }
   run_set(m, t, to->reg, all);
@@ -174,7 +176,7 @@ static PtxEnd run_compute(Machine *m, unsigned t) {
   const PtxInstr *i = m->at;
   uint64_t s[PTX_OPERANDS] = {0};
   for (int k = 1; k < i->narg; k++)
-    if (!run_value(m, t, &i->arg[k], &s[k - 1])) return run_wrong(m, t, "reads a register that was not set");
+    if (!run_value(m, t, &i->arg[k], &s[k - 1])) return run_wrong(m, t, run_unset);
   run_set(m, t, i->arg[0].reg, run_result(i, s));
   return PTX_ran;
 }
@@ -243,7 +245,7 @@ static PtxEnd run_barrier(Machine *m) {
 static PtxEnd run_release(Machine *m, bool *ended) {
   bool any = false;
   *ended = true;
-  for (unsigned t = 0; t < m->l->threads; t += 1) {
+  for (unsigned t = 0; t < m->l->threads; t++) {
     if (m->thread[t].state == TS_exchange) {
       PtxEnd e = run_exchange(m, t / WARP * WARP);
       if (e != PTX_ran) return e;

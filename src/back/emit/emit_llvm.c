@@ -184,10 +184,12 @@ static ExprRef position(Em *e, const MgLoop *l) {
   return p;
 }
 
-static void step_acc(Em *e, EmGroup *g, int i, int u, const EmStage *st) {
+/* Accumulators of rows side by side are neighbours; row 0 is the only one elsewhere. */
+static void step_acc(Em *e, EmGroup *g, int i, int u, int row, const EmStage *st) {
   MgLoop *l = g->loop[i];
   MgTy ty = em_acc_ty(e, l);
-  int a = (st->scalar_tail ? g->sacc[i] : g->acc[i]) + u % acc_count(g, l) * (1 + is_arg(l));
+  int turn = u % acc_count(g, l) * (1 + is_arg(l)) * row_count(g);
+  int a = (st->scalar_tail ? g->sacc[i] : g->acc[i] + turn) + row;
   EmRef v[2] = {em_existing(e, l->red_op, ty, em_value(e, l->body, e->lanes))}, cur[2];
   if (e->rc) return;
   cur[0] = e->acc[a].cur;
@@ -202,11 +204,11 @@ static void step_acc(Em *e, EmGroup *g, int i, int u, const EmStage *st) {
   e->acc[a].cur = cur[0];
 }
 
-static void finish_acc(Em *e, EmGroup *g, int i) {
-  MgLoop *l = g->loop[i];
+static void finish_acc(Em *e, const EmGroup *g, int i, int row) {
+  const MgLoop *l = g->loop[i];
   MgTy ty = em_acc_ty(e, l);
   bool arg = is_arg(l);
-  int a = g->acc[i];
+  int a = g->acc[i] + row, rows = row_count(g);
   EmRef r[2] = {e->acc[a].cur, e->acc[a + arg].cur};
   for (int u = 1; u < g->unroll && arg; u++) {
     EmRef q[2] = {e->acc[a + 2 * u].cur, e->acc[a + 2 * u + 1].cur};
@@ -215,12 +217,13 @@ static void finish_acc(Em *e, EmGroup *g, int i) {
   for (int half = g->unroll / 2; half && !arg;
        half /= 2) /* as a tree: each step waits for the last one only */
     for (int u = 0; u < half; u++)
-      e->acc[a + u].cur =
-          em_combine(e, l->red_op, ty, r[0].lanes, e->acc[a + u].cur, e->acc[a + u + half].cur);
+      e->acc[a + u * rows].cur = em_combine(e, l->red_op, ty, r[0].lanes, e->acc[a + u * rows].cur,
+                                            e->acc[a + (u + half) * rows].cur);
   if (!arg) r[0] = e->acc[a].cur;
   if (g->vec >= g->keep) em_horizontal(e, l->red_op, ty, r);
   if (g->sacc[i] >= 0) {
-    EmRef q[2] = {e->acc[g->sacc[i]].cur, e->acc[g->sacc[i] + arg].cur};
+    int scalar = g->sacc[i] + row;
+    EmRef q[2] = {e->acc[scalar].cur, e->acc[scalar + arg].cur};
     if (arg) em_combine_arg(e, l->red_op, ty, 1, r, q);
     else r[0] = em_combine(e, l->red_op, ty, 1, r[0], q[0]);
   }
@@ -296,27 +299,14 @@ static void run_blocks(EmWalk *w, EmRef hi, int64_t block, bool maybe_empty) {
 
 static void emit_dims(Em *e, EmGroup *g, int dim);
 
-/* From the row at hand to the r-th behind it. */
-static void go_to_row(Em *e, EmRef row, int r) {
-  e->scope[row.level].serial = ++e->serial; /* nothing of one row is taken for another */
-  if (row.level != e->depth) e->scope[e->depth].serial = ++e->serial;
-  e->idx[0] = r ? em_arith(e, "add $t $a, $b", OP_add, row, em_int(e, r)) : row;
-  e->idx[0].level = row.level;
-}
-
-/* A point of each row: accumulators of neighbouring rows are neighbours. */
+/* A point of each row. */
 static void beside_body(Em *e, EmGroup *g, int dim, int u, const EmStage *st) {
-  const MgLoop *l = g->loop[0];
-  MgTy ty = em_acc_ty(e, l);
   EmRef row = e->idx[0];
-  int first = st->scalar_tail ? g->sacc[0] : g->acc[0] + u * g->side;
   for (int r = 0; r < g->side && !e->rc; r++) {
-    EmAcc *a = &e->acc[first + r];
-    go_to_row(e, row, r);
-    EmRef v = em_existing(e, l->red_op, ty, em_value(e, l->body, e->lanes));
-    if (!e->rc) a->cur = em_combine(e, l->red_op, ty, e->lanes, a->cur, v);
+    em_go_to(e, 0, row, r);
+    step_acc(e, g, 0, u, r, st);
   }
-  go_to_row(e, row, 0);
+  em_go_to(e, 0, row, 0);
 }
 
 static void group_body(Em *e, EmGroup *g, int dim, int u, const EmStage *st) {
@@ -330,7 +320,7 @@ static void group_body(Em *e, EmGroup *g, int dim, int u, const EmStage *st) {
       em_store(e, l, l->value);
       continue;
     }
-    step_acc(e, g, i, u, st);
+    step_acc(e, g, i, u, 0, st);
     if (l->kind != ML_scan) continue;
     e->redval[l - e->own] = e->acc[g->acc[i]].cur;
     em_store(e, l, l->value);
@@ -373,7 +363,7 @@ static void emit_dims(Em *e, EmGroup *g, int dim) {
   if (!starts) return;
   for (int i = 0; i < g->n && !e->rc; i++) {
     if (g->loop[i]->kind != ML_reduce) continue;
-    finish_acc(e, g, i);
+    finish_acc(e, g, i, 0);
     em_store(e, g->loop[i], g->loop[i]->value);
   }
   e->nacc = nacc;
@@ -588,13 +578,11 @@ static void rows_body(Em *e, EmGroup *g, int dim, int u, const EmStage *st) {
 
 enum { BESIDE_ROWS = 4, BESIDE_UNROLL = 2 };
 
-/* Does a row read what all rows read? */
-static bool beside_shares(const MgExprs *x, ExprRef r) {
+/* Is it a load that all rows share? */
+static bool beside_shares(const MgExprs *x, ExprRef r, void *arg) {
   const MgExpr *n = mg_expr(x, r);
-  if (n->op == OP_load) return !mg_ex_uses_idx(x, n->src[0], 0) && mg_ex_uses_idx(x, n->src[0], 1);
-  bool any = false;
-  for (int i = 0; i < n->nsrc && !any; i++) any = n->src[i] && beside_shares(x, n->src[i]);
-  return any;
+  (void)arg;
+  return n->op == OP_load && !mg_ex_uses_idx(x, n->src[0], 0) && mg_ex_uses_idx(x, n->src[0], 1);
 }
 
 /* A sum over each row of a matrix and what is done with it, as a row vector times a matrix has it.
@@ -605,24 +593,11 @@ static bool is_beside(Em *e) {
   if (e->k->nshared != 1 || e->apart || !adds_floats(e, l) || em_acc_ty(e, l) != TY_f32) return false;
   if (l->nouter != 1 || l->nred != 1 || l->vec != 1 || mg_ex_count_ops(e->x, l->body) > 4) return false;
   if (!mg_ex_const_int(e->x, l->range[1], &points) || points < MG_TUNE_BESIDE_POINTS) return false;
-  if (!beside_shares(e->x, l->body)) return false;
+  if (!mg_ex_any(e->x, l->body, beside_shares, NULL)) return false;
   for (uint32_t i = 1; i < e->k->nloop; i++)
     if (e->own[i].kind != ML_point || all_ranges(&e->own[i]) != 1) return false;
   for (int j = 0; j < MG_MAX_IDX; j++) mg_ex_set_idx_range(e->x, j, j < 2 ? l->range[j] : 0);
   return em_contiguous_only(e, l, 1, true);
-}
-
-/* The sum of row r. */
-static void beside_finish(Em *e, const EmGroup *g, int r) {
-  const MgLoop *l = g->loop[0];
-  MgTy ty = em_acc_ty(e, l);
-  EmRef v[2] = {e->acc[g->acc[0] + r].cur};
-  for (int u = 1; u < g->unroll; u++)
-    v[0] = em_combine(e, l->red_op, ty, v[0].lanes, v[0], e->acc[g->acc[0] + u * g->side + r].cur);
-  em_horizontal(e, l->red_op, ty, v);
-  if (g->sacc[0] >= 0) v[0] = em_combine(e, l->red_op, ty, 1, v[0], e->acc[g->sacc[0] + r].cur);
-  e->redval[0] = v[0];
-  if (v[0].id != -1 && v[0].level < e->depth) e->redval[0].level = (uint8_t)e->depth;
 }
 
 /* Rows [begin, end), as many at a time as are read side by side.  Returns where the rest begins. */
@@ -651,8 +626,8 @@ static EmRef emit_beside(Em *e, EmRef begin, EmRef end) {
   run_dims(e, &g, 1);
   EmRef row = e->idx[0];
   for (int r = 0; r < BESIDE_ROWS && !e->rc; r++) {
-    go_to_row(e, row, r);
-    beside_finish(e, &g, r);
+    em_go_to(e, 0, row, r);
+    finish_acc(e, &g, 0, r);
     for (uint32_t i = 0; i < e->k->nloop && !e->rc; i++) em_store(e, &e->own[i], e->own[i].value);
   }
   e->idx[0] = row;

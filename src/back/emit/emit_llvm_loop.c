@@ -16,6 +16,13 @@ EmRef em_arith(Em *e, const char *tmpl, MgScalarOp op, EmRef a, EmRef b) {
   return em_template(e, tmpl, TY_i64, TY_i64, 1, s, 2);
 }
 
+void em_go_to(Em *e, int k, EmRef v, int by) {
+  e->scope[v.level].serial = ++e->serial;
+  e->scope[e->depth].serial = ++e->serial;
+  e->idx[k] = by ? em_arith(e, "add $t $a, $b", OP_add, v, em_int(e, by)) : v;
+  e->idx[k].level = v.level;
+}
+
 /* Opens the loop idx(k) = lo, lo + step, ... < hi; accumulators marked live are carried. */
 void em_loop_open(Em *e, int k, EmRef lo, EmRef hi, int step, int run, bool maybe_empty, const bool *live) {
   if (e->depth + 1 >= EMIT_MAX_SCOPE) {

@@ -177,6 +177,8 @@ typedef struct EmEntry {                            /* accumulator values on ent
 void em_fail(Em *e, MgRc rc);
 bool em_is_const(Em *e, EmRef v, int64_t *k);
 EmRef em_arith(Em *e, const char *tmpl, MgScalarOp op, EmRef a, EmRef b); /* of two i64 */
+/* idx(k), which a loop has as v, is `by` behind it from here on: nothing of one place is for another. */
+void em_go_to(Em *e, int k, EmRef v, int by);
 /* Opens the loop idx(k) = lo, lo + step, ... < hi; accumulators marked live are carried. */
 void em_loop_open(Em *e, int k, EmRef lo, EmRef hi, int step, int run, bool maybe_empty, const bool *live);
 void em_loop_enter(Em *e, int run, EmEntry *in); /* its text begins */

@@ -79,12 +79,7 @@ static void stream_rows(Em *e, EmGroup *g, int dim, int u, const EmStage *st) {
   EmRef v[MG_TUNE_STREAM_ROWS], row = e->idx[1];
   int n = e->scope[row.level].step;
   for (int i = 0; i < n && !e->rc; i++) {
-    if (i) {
-      e->scope[row.level].serial = ++e->serial;
-      e->scope[e->depth].serial = ++e->serial;
-      e->idx[1] = em_arith(e, "add $t $a, $b", OP_add, row, em_int(e, i));
-      e->idx[1].level = row.level;
-    }
+    if (i) em_go_to(e, 1, row, i);
     v[i] = em_value(e, l->body, e->lanes);
   }
   for (int half = n / 2; half && !e->rc; half /= 2)
@@ -92,8 +87,7 @@ static void stream_rows(Em *e, EmGroup *g, int dim, int u, const EmStage *st) {
       v[i] = em_combine(e, l->red_op, em_acc_ty(e, l), e->lanes, v[i], v[i + half]);
   if (e->rc) return;
   stream_add(e, STREAM_ROWS, v[0]);
-  e->idx[1] = row;
-  e->scope[row.level].serial = ++e->serial; /* nothing of the last row is taken for the first */
+  em_go_to(e, 1, row, 0);
 }
 
 static void stream_finish(Em *e, EmGroup *g, int dim, int u, const EmStage *st) {

@@ -66,15 +66,23 @@ static void hook_see_read(ValRef *v, void *arg) {
 
 /* Is what node n gives of the gradient proportional to it? */
 static bool hook_node_is_linear(const MgNode *n, const HookReads *r) {
-  static const char *const any[] = {"aten::neg",      "aten::clone", "aten::detach", "aten::alias",
-                                    "aten::_to_copy", "aten::view",  "aten::t",      "aten::transpose.int"};
-  for (size_t i = 0; i < sizeof any / sizeof *any; i++)
-    if (!strcmp(n->op->full, any[i])) return true;
-  if (!strcmp(n->op->full, "aten::add.Tensor") || !strcmp(n->op->full, "aten::sub.Tensor")) return r->n == 2;
-  if (!strcmp(n->op->full, "aten::mul.Tensor") || !strcmp(n->op->full, "aten::mul.Scalar")) return r->n == 1;
-  if (!strcmp(n->op->full, "aten::div.Tensor") || !strcmp(n->op->full, "aten::div.Scalar"))
-    return r->n == 1 && r->first;
-  return false;
+  switch (n->op->code) {
+  case TOP_neg:
+  case TOP_clone:
+  case TOP_detach:
+  case TOP_alias:
+  case TOP__to_copy:
+  case TOP_view:
+  case TOP_t:
+  case TOP_transpose_int: return true;
+  case TOP_add_Tensor:
+  case TOP_sub_Tensor: return r->n == 2;
+  case TOP_mul_Tensor:
+  case TOP_mul_Scalar: return r->n == 1;
+  case TOP_div_Tensor:
+  case TOP_div_Scalar: return r->n == 1 && r->first;
+  default: return false;
+  }
 }
 
 /* Is the result proportional to the gradient that was given?  Nodes from `first` on are the hook's. */

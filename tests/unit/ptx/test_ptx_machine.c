@@ -3,7 +3,6 @@
 #include "kernel_run.h"
 #include "ptx_cases.h"
 #include "ptx_machine/check.h"
-#include "ptx_machine/machine.h"
 
 /* Memory of every buffer: that of the test, or fresh for those that fusion made. */
 static PtxMemory *memory_of(Env *e) {
@@ -23,28 +22,9 @@ static void memory_free(Env *e, PtxMemory *m) {
   free(m);
 }
 
-/* Runs kernel k, whose text is in `text`. */
-static void run_kernel(Env *e, const MgKernel *k, const MgPtxPlan *plan, const char *text,
-                       const PtxMemory *memory, const char *what) {
-  PtxMemory touched[ENV_MAX_BUF];
-  uint64_t arg[ENV_MAX_BUF + 8];
-  char err[PTX_ERR];
-  PtxProgram *p = ptx_parse(text, k->name, err);
-  for (uint32_t j = 0; j < k->nbuf; j++) {
-    touched[j] = memory[k->buf[j]];
-    arg[j] = (uint64_t)(uintptr_t)touched[j].base;
-  }
-  for (uint32_t j = 0; j < e->x.nsym; j++) arg[k->nbuf + j] = (uint64_t)e->sym[j];
-  PtxLaunch l = {(unsigned)mg_sym_eval(&e->x, plan->blocks, e->sym), plan->threads, arg, touched,
-                 (int)k->nbuf};
-  bool ran = p && ptx_run(p, &l, err) == PTX_ran;
-  if (!ran) printf("%s, %s: %s\n", what, k->name, err);
-  CHECK(ran);
-  ptx_free(p);
-}
-
 static void test_case(const struct PtxCase *t, bool vectors) {
   Env e;
+  char err[PTX_ERR];
   env_init(&e);
   t->make(&e);
   ptx_on_gpu(&e);
@@ -56,7 +36,9 @@ static void test_case(const struct PtxCase *t, bool vectors) {
     MgKernel *k = e.f.step[i].u.kernel;
     snprintf(k->name, sizeof k->name, "k%u", i);
     CHECK(mg_ptx_plan(&e.s, k, vectors, &plan) == MG_OK && mg_ptx_emit(&e.s, k, &plan, &text) == MG_OK);
-    run_kernel(&e, k, &plan, mg_sb_text(&text), memory, t->name);
+    bool ran = ptx_launch(&e.s, k, &plan, mg_sb_text(&text), memory, e.sym, err) == PTX_ran;
+    if (!ran) printf("%s, %s: %s\n", t->name, k->name, err);
+    CHECK(ran);
     mg_sb_free(&text);
   }
   env_reference(&e);
