@@ -498,25 +498,59 @@ static MgRc fz_one_by_one(Fz *f, const MgNode *n) {
   return MG_OK;
 }
 
-/* See mg_node_updates_norm. */
+static void fz_stands_for(Fz *f, ValRef old, ValRef now) {
+  if (!old) return;
+  fz_root(f, old);
+  f->val[old].now = now;
+}
+
+/* See mg_node_updates_norm.  cuDNN's parameters have other names in the same places.  Its last result, which
+ * is for its own backward pass, is empty: fz_batch_norm_backward does not need it. */
 static MgRc fz_batch_norm(Fz *f, const MgNode *n) {
+  enum { RESULTS = 3 }; /* of batch norm; what was written follows */
   MgGraph *g = f->g;
   const MgOp *twin = mg_op_by_code(TOP__native_batch_norm_legit_functional);
   NodeRef r;
   TRYP(twin);
   TRY(fz_twin_node(f, n, twin, 0, &r));
-  for (int i = 0; i < n->op->nret; i++)
-    if (n->out[i]) {
-      fz_root(f, n->out[i]);
-      f->val[n->out[i]].now = mg_node(g, r)->out[i];
-    }
-  static const char *const written[] = {"running_mean", "running_var"}; /* the twin's last results */
+  for (int i = 0; i < RESULTS; i++) fz_stands_for(f, n->out[i], mg_node(g, r)->out[i]);
+  static const char *const written[] = {"running_mean", "running_var"};
   for (int i = 0; i < 2; i++) {
-    ValRef now = mg_node(g, r)->out[n->op->nret + i], old = mg_node_arg(n, written[i])->u.val;
+    ValRef now = mg_node(g, r)->out[RESULTS + i], old = mg_node_arg(n, written[i])->u.val;
     TRY(fz_coerce(f, &now, old));
     TRY(fz_write(f, old, now));
   }
+  static const int64_t none[] = {0};
+  ValRef reserve = 0;
+  if (n->nout <= RESULTS || !n->out[RESULTS]) return MG_OK;
+  const MgArg empty[] = {mg_arg_val(mg_node(g, r)->out[0]), mg_arg_ints(g, none, 1),
+                         mg_arg_code(MA_dtype, DT_u8)};
+  TRY(mg_fz_emit(f, TOP_new_zeros, empty, 3, n->out[RESULTS], &reserve));
+  fz_stands_for(f, n->out[RESULTS], reserve);
   return MG_OK;
+}
+
+/* cudnn_batch_norm_backward as native_batch_norm_backward, which fuses: both take the mean and the inverse
+ * deviation that forward found. */
+static MgRc fz_batch_norm_backward(Fz *f, const MgNode *n) {
+  static const char *const from[] = {"grad_output",  "input",     "weight",   "running_mean",
+                                     "running_var", "save_mean", "save_var"};
+  MgNode copy = *n;
+  MgArg arg[10], *mask = mg_new(f->g->c, MgArg, 3);
+  const MgOp *op = mg_op_by_code(TOP_native_batch_norm_backward);
+  TRYP(mask && op);
+  for (int i = 0; i < 7; i++) arg[i] = *mg_node_arg(n, from[i]);
+  for (int i = 0; i < 3; i++) mask[i] = mg_arg_bool(n->out[i]);
+  arg[7] = mg_arg_bool(true);
+  arg[8] = *mg_node_arg(n, "epsilon");
+  arg[9] = (MgArg){.tag = MA_list, .n = 3, .u.item = mask};
+  copy.op = op;
+  copy.arg = mg_ctx_grow(f->g->c, arg, sizeof arg, sizeof arg);
+  copy.narg = op->nparam;
+  TRYP(copy.arg);
+  for (int i = 0; i < n->nout; i++)
+    if (n->out[i]) fz_root(f, n->out[i]);
+  return fz_append(f, copy, n->out);
 }
 
 /* The value that a view op's results alias, or 0. */
@@ -551,6 +585,7 @@ static MgRc fz_node(Fz *f, const MgNode *n) {
     if (base) return fz_view(f, n, op, base);
   }
   if (mg_node_updates_norm(n)) return fz_batch_norm(f, n);
+  if (op->code == TOP_cudnn_batch_norm_backward) return fz_batch_norm_backward(f, n);
   for (int i = 0; i < n->nout; i++)
     if (n->out[i]) fz_root(f, n->out[i]);
   return fz_append(f, *n, n->out);

@@ -362,6 +362,7 @@ static MgRc layout_collect(Layout *l, bool *loops) {
 MgRc mg_layout(MgGraph *g, const MgSimplifyOpts *o) {
   Layout l = {.g = g, .o = o, .device = mg_graph_cuda(g) >= 0 ? DEV_cuda : DEV_cpu};
   if ((l.device == DEV_cpu && !o->onednn) || o->keep_layout) return MG_OK;
+  if (l.device == DEV_cuda) TRY(mg_join_products(g, o));
   bool *loops = mg_new(g->c, bool, g->nnode), *begun = mg_new(g->c, bool, g->nval);
   TRYP(loops);
   TRYP(begun);

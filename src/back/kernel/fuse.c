@@ -330,8 +330,20 @@ static void candidate(uint32_t *out, int *n, uint32_t kernel) {
   if (*n < MG_TUNE_FUSE_TRIES) out[(*n)++] = kernel;
 }
 
+/* Small kernels of a GPU over b's ranges, the last ones first: b and they share a launch, if no memory. */
+static int candidates_beside(const Fuser *f, const FuNest *b, uint32_t *out, int n) {
+  int all = fu_all(b->l), rows = rows_of(b->l);
+  if (!fu_on_gpu(f->s, b->l) || fu_hint(f->s->x, b->l->range, 0, all) > MG_TUNE_GPU_BESIDE) return n;
+  for (uint32_t k = f->n; k-- > 0 && f->n - k <= MG_TUNE_GPU_BESIDE_KERNELS;) {
+    const FuKernel *c = f->k[k];
+    if (c->nrange == all && c->shared == rows && !memcmp(c->range, b->l->range, sizeof *c->range * (size_t)all))
+      candidate(out, &n, k);
+  }
+  return n;
+}
+
 /* Kernels that b may join, best first: the last one that it depends on, then later ones that touch its
- * memory, then earlier ones that it depends on. */
+ * memory, then earlier ones that it depends on, then any that it can stand beside. */
 static int candidates(Fuser *f, const FuNest *b, uint32_t *out) {
   int n = 0;
   uint32_t bound = 0;
@@ -350,7 +362,7 @@ static int candidates(Fuser *f, const FuNest *b, uint32_t *out) {
     }
     if (pass == 0 && some) candidate(out, &n, bound);
   }
-  return n;
+  return candidates_beside(f, b, out, n);
 }
 
 /* Kernel `at` comes after everything that b, now part of it, depends on. */

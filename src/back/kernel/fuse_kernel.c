@@ -171,17 +171,34 @@ static int crossed_range(const FuKernel *k) {
   return -1;
 }
 
+/* Points alone, in one set of loops that may become one more? */
+static bool points_alone(const FuKernel *k) {
+  if (k->alone || k->nrange < 2 || k->nrange == MG_MAX_RANK) return false;
+  for (uint32_t i = 0; i < k->n; i++) {
+    const MgLoop *l = k->nest[i].l;
+    if (l->kind != ML_point || fu_all(l) != k->nrange || l->phase != k->nest[0].l->phase) return false;
+  }
+  return true;
+}
+
+/* Ranges in another order for all nests of a kernel of points. */
+static MgRc reorder(FuKernel *k, const int *order) {
+  for (uint32_t i = 0; i < k->n; i++) {
+    TRY(fu_split(k->s, k->nest[i].l, k->range, k->nrange));
+    TRY(fu_permute(k->s, k->nest[i].l, order, k->nrange));
+    TRY(fu_nest_loads(k->s, &k->nest[i]));
+  }
+  memcpy(k->range, k->nest[0].l->range, sizeof *k->range * (size_t)k->nrange);
+  return mg_exprs_ok(k->s->x);
+}
+
 /* Pointwise kernels with a transposed load: a piece of the crossed range becomes the innermost loop, inside
  * the vector loop, so that the cache lines which the lanes touch are used up while they are near. */
 static MgRc tile_transposed(FuKernel *k) {
   MgExprs *x = k->s->x;
   int64_t n, tile = 0;
   int order[MG_MAX_RANK], last = k->nrange - 1;
-  if (k->alone || k->nrange < 2 || k->nrange == MG_MAX_RANK) return MG_OK;
-  for (uint32_t i = 0; i < k->n; i++) {
-    const MgLoop *l = k->nest[i].l;
-    if (l->kind != ML_point || fu_all(l) != k->nrange || l->phase != k->nest[0].l->phase) return MG_OK;
-  }
+  if (!points_alone(k)) return MG_OK;
   fu_set_ranges(x, k->range, k->nrange);
   int d = crossed_range(k);
   if (d < 0 || !mg_ex_const_int(x, k->range[d], &n)) return MG_OK;
@@ -194,15 +211,48 @@ static MgRc tile_transposed(FuKernel *k) {
   k->nrange++;
   for (int i = 0; i < k->nrange; i++) order[i] = i <= d ? i : i + 1;
   order[k->nrange - 1] = d + 1;
-  for (uint32_t i = 0; i < k->n; i++) {
-    TRY(fu_split(k->s, k->nest[i].l, k->range, k->nrange));
-    TRY(fu_permute(k->s, k->nest[i].l, order, k->nrange));
-    TRY(fu_nest_loads(k->s, &k->nest[i]));
-    k->nest[i].l->vec = (uint8_t)(k->nrange - 2);
-  }
-  memcpy(k->range, k->nest[0].l->range, sizeof *k->range * (size_t)k->nrange);
+  TRY(reorder(k, order));
+  for (uint32_t i = 0; i < k->n; i++) k->nest[i].l->vec = (uint8_t)(k->nrange - 2);
   k->shared = k->nrange - 2;
-  return mg_exprs_ok(x);
+  return MG_OK;
+}
+
+/* The short range, as of a filter's places, that some load runs along, which is also its step along the last
+ * range; -1: none. */
+static int short_crossed_range(const FuKernel *k, int64_t *n) {
+  MgExprs *x = k->s->x;
+  ExprRef coef, rest;
+  int last = k->nrange - 1;
+  for (uint32_t i = 0; i < k->n; i++)
+    for (uint32_t j = 0; j < k->nest[i].nload; j++)
+      for (int d = 0; d < last; d++) {
+        ExprRef index = k->nest[i].load[j].index;
+        if (mg_ex_const_int(x, k->range[d], n) && *n >= 2 && *n < MG_TUNE_GPU_CROSS &&
+            mg_ex_linear(x, index, d, &coef, &rest) && mg_sym_is(x, coef, 1) &&
+            mg_ex_linear(x, index, last, &coef, &rest) && mg_sym_is(x, coef, *n))
+          return d;
+      }
+  return -1;
+}
+
+/* Pointwise kernels of a GPU that turn filters: the threads of a block take all places of some channels, so
+ * that a sector of memory is read by one multiprocessor. */
+static MgRc near_places(FuKernel *k) {
+  MgExprs *x = k->s->x;
+  int64_t n, places;
+  int order[MG_MAX_RANK], last = k->nrange - 1;
+  if (!points_alone(k)) return MG_OK;
+  fu_set_ranges(x, k->range, k->nrange);
+  int d = short_crossed_range(k, &places);
+  if (d < 0 || !mg_ex_const_int(x, k->range[last], &n) || n % MG_TUNE_GPU_NEAR || n == MG_TUNE_GPU_NEAR)
+    return mg_exprs_ok(x);
+  k->range[last] = mg_sym(x, n / MG_TUNE_GPU_NEAR);
+  k->range[last + 1] = mg_sym(x, MG_TUNE_GPU_NEAR);
+  k->nrange++;
+  for (int i = 0; i < k->nrange; i++) order[i] = i < d ? i : i < last ? i + 1 : i == last ? d : last + 1;
+  TRY(reorder(k, order));
+  k->shared = k->nrange;
+  return MG_OK;
 }
 
 /* ---- temporaries ---- */
@@ -483,6 +533,8 @@ MgRc fu_finish(FuKernel *k, const uint32_t *users, MgKernel *out, uint32_t numbe
   if (!gpu) {
     TRY(cut_rows(k));
     TRY(tile_transposed(k));
+  } else {
+    TRY(near_places(k));
   }
   if (k->nest[0].l->vec == MG_NO_VEC) choose_vector(k);
   if (!gpu) TRY(keep_values(k));

@@ -7,6 +7,7 @@
 #include "back/lower/lower.h"
 #include "back/lower/lower_priv.h"
 #include <string.h>
+#include "tuning.h"
 
 /* ---- analysis: who reads what
  * ----------------------------------------------------------------------------------- */
@@ -44,8 +45,8 @@ static void lower_use(ValRef *v, void *arg) {
     lv->need_buf = true; /* a GPU rather computes what is looked up */
   if (u->counted[*v] == u->ref) return;
   u->counted[*v] = u->ref;
-  bool few = u->row && u->row->flags & LWF_few && u->L->gpu;
-  lv->uses += u->row && u->row->flags & LWF_multi && first && !few ? 2 : 1;
+  bool once = u->row && u->row->flags & (LWF_few | LWF_again) && u->L->gpu;
+  lv->uses += u->row && u->row->flags & LWF_multi && first && !once ? 2 : 1;
 }
 
 static bool lower_is_alias(const MgGraph *g, uint32_t out) {
@@ -98,6 +99,58 @@ static MgRc lower_analyse(Lower *L) {
   return MG_OK;
 }
 
+/* ---- the order of nodes
+ * ---------------------------------------------------------------------------------------- */
+
+/* nodes, in another order, in place of the graph's. */
+static void lower_reorder(MgGraph *g, MgNode *node) {
+  g->node = node;
+  g->cap_node = g->nnode;
+  for (NodeRef r = 1; r < g->nnode; r++)
+    for (int i = 0; i < node[r].nout; i++)
+      if (!node[r].dead && node[r].out[i]) mg_val(g, node[r].out[i])->def = r;
+}
+
+typedef struct LowerInputs {
+  const MgGraph *g;
+  bool all; /* the values seen are inputs on the GPU */
+} LowerInputs;
+
+static void lower_see_input(ValRef *v, void *arg) {
+  LowerInputs *s = arg;
+  const MgVal *m = mg_val(s->g, *v);
+  s->all &= !m->def && m->device == DEV_cuda;
+}
+
+/* A copy of inputs in another format or type, or joined, as of filters and weights; none that is large. */
+static bool lower_is_copy_of_input(const MgGraph *g, NodeRef r) {
+  MgNode *n = mg_node(g, r);
+  uint16_t code = n->op->code;
+  if (n->dead || n->call || (code != TOP_clone && code != TOP__to_copy && code != TOP_cat)) return false;
+  const MgVal *to = mg_val(g, n->out[0]);
+  LowerInputs inputs = {g, to->ndim && to->device == DEV_cuda};
+  int64_t points = 1;
+  for (int d = 0; d < to->ndim; d++) points *= mg_sym_hint(g->x, to->size[d]);
+  mg_node_each_val(n, lower_see_input, &inputs);
+  return inputs.all && points <= MG_TUNE_GPU_BESIDE;
+}
+
+/* On a GPU such copies come first, where no library call keeps them from sharing launches. */
+static MgRc lower_copies_first(Lower *L) {
+  MgGraph *g = L->g;
+  NodeRef at = 1;
+  uint32_t copies = 0;
+  for (NodeRef r = 1; L->gpu && r < g->nnode; r++) copies += lower_is_copy_of_input(g, r);
+  if (copies < 2) return MG_OK;
+  MgNode *node = mg_new(L->c, MgNode, g->nnode);
+  TRYP(node);
+  for (int rest = 0; rest < 2; rest++)
+    for (NodeRef r = 1; r < g->nnode; r++)
+      if (lower_is_copy_of_input(g, r) != rest) node[at++] = *mg_node(g, r);
+  lower_reorder(g, node);
+  return MG_OK;
+}
+
 /* ---- outputs that are asked for early
  * ---------------------------------------------------------------------------- */
 
@@ -130,11 +183,7 @@ static MgRc lower_order(Lower *L) {
       if (first[r] != late) node[at++] = *mg_node(g, r);
     if (!late) L->late = at;
   }
-  g->node = node;
-  g->cap_node = g->nnode;
-  for (NodeRef r = 1; r < g->nnode; r++)
-    for (int i = 0; i < node[r].nout; i++)
-      if (!node[r].dead && node[r].out[i]) mg_val(g, node[r].out[i])->def = r;
+  lower_reorder(g, node);
   return MG_OK;
 }
 
@@ -458,6 +507,7 @@ MgRc mg_lower(MgSched *s) {
   L.gpu = mg_graph_cuda(s->g) >= 0;
   L.val = mg_new(L.c, LwVal, s->g->nval + 1);
   TRYP(L.val);
+  TRY(lower_copies_first(&L));
   TRY(lower_order(&L));
   TRY(lower_analyse(&L));
   TRY(lower_inputs(&L));

@@ -76,8 +76,8 @@ static MgRc norm_stat_out(LwRed *q, ValRef v, ExprRef stat) {
   return lw_define(q->L, v, lw_red_outer(q, stat));
 }
 
-/* x * rstd through a temporary per row, so that 1/sqrt is not taken for every element */
-static MgRc norm_rstd(LwRed *q, Norm *s) {
+/* A statistic through a temporary per row, so that it is not computed for every element */
+static MgRc norm_once(LwRed *q, ExprRef *stat) {
   Lower *L = q->L;
   SymRef size[LW_MAX_NDIM];
   ExprRef at[LW_MAX_NDIM];
@@ -88,9 +88,26 @@ static MgRc norm_rstd(LwRed *q, Norm *s) {
     at[d] = q->red[d] ? lw_int(L, 0) : q->at[d];
   }
   TRY(lw_temp(L, acc, lw_meta(L, q->src)->device, q->nd, size, NULL, &t));
-  TRY(lw_store(L, &t, mg_ex_subst(L->x, s->rstd, at, q->nd)));
-  s->rstd = mg_ex_load(L->x, mg_dtype_ty(acc), t.buf, mg_view_index(L->x, &t, at), 0, 0);
+  TRY(lw_store(L, &t, mg_ex_subst(L->x, *stat, at, q->nd)));
+  *stat = mg_ex_load(L->x, mg_dtype_ty(acc), t.buf, mg_view_index(L->x, &t, at), 0, 0);
   return MG_OK;
+}
+
+/* Mean and variance by one walk over the source, for a GPU, where the second walk is launches and traffic.  In
+ * float64 the difference of squares loses nothing that float32 could show. */
+static MgRc norm_stats_once(LwRed *q, ExprRef x, double eps, Norm *s) {
+  Lower *L = q->L;
+  ExprRef wide = mg_ex_cvt(L->x, TY_f64, x), mean, square;
+  ExprRef each = DIV(mg_ex_red(L->x, TY_f64), mg_ex_cvt(L->x, TY_f64, q->count));
+  TRY(lw_red_temp(q, RED_sum, wide, each, DT_f64, &mean));
+  TRY(lw_red_temp(q, RED_sum, MUL(wide, wide), each, DT_f64, &square));
+  ExprRef var = lw_op2(L, OP_max, SUB(square, MUL(mean, mean)), lw_const(L, TY_f64, 0));
+  s->mean = mg_ex_cvt(L->x, q->ty, mean);
+  s->var = mg_ex_cvt(L->x, q->ty, var);
+  s->rstd = lw_op1(L, OP_rsqrt, ADD(s->var, lw_const(L, q->ty, eps)));
+  TRY(norm_once(q, &s->mean));
+  TRY(norm_once(q, &s->var));
+  return norm_once(q, &s->rstd);
 }
 
 static bool norm_has(const MgNode *n, const char *name) { return lw_arg_val(n, name); }
@@ -115,7 +132,7 @@ static MgRc norm_layer(Lower *L, MgNode *n, const LwRow *r) {
   double eps = lw_arg_float(L->g, n, "eps", dt == DT_f64 ? 2.220446049250313e-16 : 1.1920928955078125e-07);
   ExprRef x = lw_red_src(&q);
   TRY(norm_stats(&q, x, eps, !rms, &s));
-  TRY(norm_rstd(&q, &s));
+  TRY(norm_once(&q, &s.rstd));
   if (n->nout > 1) TRY(norm_stat_out(&q, n->out[1], rms ? s.rstd : s.mean));
   if (n->nout > 2) TRY(norm_stat_out(&q, n->out[2], s.rstd));
   ExprRef y = MUL(rms ? x : SUB(x, s.mean), s.rstd);
@@ -155,7 +172,7 @@ static MgRc norm_group(Lower *L, MgNode *n, const LwRow *r) {
   Norm s;
   ExprRef x = lw_at(L, src, to);
   TRY(norm_stats(&q, x, lw_arg_float(L->g, n, "eps", 1e-5), true, &s));
-  TRY(norm_rstd(&q, &s));
+  TRY(norm_once(&q, &s.rstd));
   TRY(norm_stat_out(&q, n->out[1], s.mean));
   TRY(norm_stat_out(&q, n->out[2], s.rstd));
   /* back to the source's own indices */
@@ -180,6 +197,12 @@ static MgRc norm_group(Lower *L, MgNode *n, const LwRow *r) {
 enum { BN_native, BN_functional, BN_other, BN_cudnn };
 enum { BN_out_mean = 3, BN_out_var = 4 }; /* those results */
 
+static MgRc norm_batch_stats(LwRed *q, ExprRef x, double eps, Norm *s) {
+  if (q->L->gpu && q->ty == TY_f32) return norm_stats_once(q, x, eps, s);
+  TRY(norm_stats(q, x, eps, true, s));
+  return norm_once(q, &s->rstd);
+}
+
 static MgRc norm_batch(Lower *L, MgNode *n, const LwRow *r) {
   ValRef v = n->out[0];
   bool train = lw_arg_bool(n, "training", false), updates = r->op == BN_functional;
@@ -195,8 +218,7 @@ static MgRc norm_batch(Lower *L, MgNode *n, const LwRow *r) {
   if (train) TRY(lw_settle(L, q.src));
   ExprRef x = lw_red_src(&q), c = q.at[1];
   if (train) {
-    TRY(norm_stats(&q, x, eps, true, &s));
-    TRY(norm_rstd(&q, &s));
+    TRY(norm_batch_stats(&q, x, eps, &s));
     if (n->nout > 1) TRY(norm_stat_out(&q, n->out[1], s.mean));
     if (n->nout > 2) TRY(norm_stat_out(&q, n->out[2], s.rstd));
     if (updates &&
@@ -215,7 +237,7 @@ static MgRc norm_batch(Lower *L, MgNode *n, const LwRow *r) {
     if (!norm_has(n, "running_mean") || !norm_has(n, "running_var")) return MG_UNSUP;
     s.mean = norm_channel(L, n, "running_mean", c, q.ty);
     s.rstd = lw_op1(L, OP_rsqrt, ADD(norm_channel(L, n, "running_var", c, q.ty), C(eps)));
-    if (!L->gpu) TRY(norm_rstd(&q, &s)); /* one more launch costs more than a root for each point */
+    if (!L->gpu) TRY(norm_once(&q, &s.rstd)); /* one more launch costs more than a root for each point */
     for (int k = 1; k < n->nout; k++) {  /* statistics that were not taken are empty; running ones stay */
       ValRef o = n->out[k];
       if (!o || !L->val[o].uses) continue;

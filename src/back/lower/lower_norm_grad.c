@@ -98,7 +98,7 @@ static MgRc ng_batch(Lower *L, MgNode *n, const LwRow *r) {
   bool train = lw_arg_bool(n, "train", false), mark[LW_MAX_NDIM];
   int nd = lw_meta(L, lw_arg_val(n, "grad_out"))->ndim;
   for (int d = 0; d < nd; d++) mark[d] = d != 1;
-  TRY(lw_settle(L, lw_arg_val(n, "grad_out")));
+  if (!lw_again(L, lw_arg_val(n, "grad_out"))) TRY(lw_settle(L, lw_arg_val(n, "grad_out")));
   TRY(lw_settle(L, lw_arg_val(n, "input")));
   LwRed q = ng_red(L, n, ty, mark);
   ExprRef c = q.at[1], g = lw_red_src(&q), x = ng_at(L, n, "input", q.at, nd, ty), gi;
@@ -180,7 +180,8 @@ static MgRc ng_group(Lower *L, MgNode *n, const LwRow *r) {
 /* Rows have no commas between them. */
 /* clang-format off */
 const LwRow lw_rows_norm_grad[] = {
-  N("native_layer_norm_backward", NULL, ng_layer) N("native_batch_norm_backward", ok_batch, ng_batch)
+  N("native_layer_norm_backward", NULL, ng_layer)
+  {"aten::native_batch_norm_backward", ng_batch, ok_batch, NULL, 0, 0, LWF_multi | LWF_again, NULL},
   N("native_group_norm_backward", NULL, ng_group)
   {0},
 };

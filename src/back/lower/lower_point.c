@@ -52,8 +52,7 @@ ExprRef pt_arg_as(LwPt *p, const char *name, MgTy ty) {
 
 ExprRef pt_arg(LwPt *p, const char *name) { return pt_arg_as(p, name, p->ty); }
 
-/* Does each reader of v on a GPU rather compute it than wait for a kernel that does? */
-static bool point_again(Lower *L, ValRef v) {
+bool lw_again(Lower *L, ValRef v) {
   const LwVal *lv = &L->val[v];
   if (!L->gpu || lv->kind != LW_expr) return false;
   LwCost k = lw_cost(L, lv->e);
@@ -71,7 +70,7 @@ static void point_settle(ValRef *v, void *arg) {
     bool one = k < 0 || mg_sym_is(p->L->x, a->size[k], 1);
     repeated |= one && !mg_sym_is(p->L->x, r->size[d], 1);
   }
-  if (repeated && !point_again(p->L, *v) && lw_settle(p->L, *v) != MG_OK) p->L->x->nomem = true;
+  if (repeated && !lw_again(p->L, *v) && lw_settle(p->L, *v) != MG_OK) p->L->x->nomem = true;
 }
 
 MgRc lw_point(Lower *L, MgNode *n, const LwRow *r) {

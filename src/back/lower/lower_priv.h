@@ -65,9 +65,10 @@ enum {
   LWF_view = 1,  /* result shares the argument's memory (strided view) */
   LWF_multi = 2, /* reads its first argument several times */
   LWF_real = 4,  /* wants its first argument realised (random access into it) */
-  LWF_few = 8
-}; /* reads few elements of its first argument: on a GPU they alone are computed, whatever the flags above say
-    */
+  LWF_few = 8,   /* reads few elements of its first argument: on a GPU they alone are computed, whatever the
+                    flags above say */
+  LWF_again = 16 /* settles its first argument itself, where each reader does not rather compute it (lw_again) */
+};
 
 struct LwRow {
   const char *name; /* "aten::add.Tensor" */
@@ -101,6 +102,8 @@ MgRc lw_realise(Lower *L, ValRef v);
 /* Puts it into a buffer unless reading it several times costs less (at most one
  * load, a few cheap operations). */
 MgRc lw_settle(Lower *L, ValRef v);
+/* Does each reader of v on a GPU rather compute it than wait for a kernel that does? */
+bool lw_again(Lower *L, ValRef v);
 /* e with every load masked: e where mask holds, `other` elsewhere; loads touch no
  * memory where it does not hold. */
 ExprRef lw_masked(Lower *L, ExprRef e, ExprRef mask, ExprRef other);

@@ -131,12 +131,12 @@ static void autograd_arg_read(MgArg *a, ReadBy *s) {
   for (uint32_t i = 0; a->tag == MA_list && i < a->n; i++) autograd_arg_read(&a->u.item[i], s);
 }
 
-/* native_batch_norm writes its running statistics in training without saying so. */
+/* Batch norm in training writes its running statistics without saying so. */
 static void autograd_norm(const MgGraph *g, const MgNode *n, bool *write, bool *read) {
   int stats = mg_op_param(n->op, "running_mean"), end = mg_op_param(n->op, "training");
   for (int i = 0; i < end; i++) {
     if (n->arg[i].tag != MA_val || !n->arg[i].u.val) continue;
-    bool *list = i >= stats && mg_node_flag(n, "training") ? write : read;
+    bool *list = i >= stats ? write : read;
     list[mg_val(g, n->arg[i].u.val)->storage] = true;
   }
 }
@@ -159,7 +159,7 @@ static MgRc autograd_written(MgAutograd *a, const MgTrace *t) {
   for (NodeRef n = 1; n < t->joint->backward; n++) {
     MgNode *node = mg_node(g, n);
     if (mg_node_random(node)) a->random = true;
-    if (node->op->code == TOP_native_batch_norm) {
+    if (mg_node_trains_norm(node)) {
       autograd_norm(g, node, write, read);
       continue;
     }

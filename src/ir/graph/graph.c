@@ -272,8 +272,13 @@ bool mg_node_random(const MgNode *n) {
 
 bool mg_node_effect(const MgNode *n) { return n->op->effect || mg_node_random(n); }
 
+bool mg_node_trains_norm(const MgNode *n) {
+  bool norm = n->op->code == TOP_native_batch_norm || n->op->code == TOP_cudnn_batch_norm;
+  return norm && mg_node_flag(n, "training");
+}
+
 bool mg_node_updates_norm(const MgNode *n) {
-  if (n->op->code != TOP_native_batch_norm || !mg_node_flag(n, "training")) return false;
+  if (!mg_node_trains_norm(n)) return false;
   return mg_node_arg(n, "running_mean")->tag == MA_val && mg_node_arg(n, "running_var")->tag == MA_val;
 }
 

@@ -163,7 +163,10 @@ bool mg_node_effect(const MgNode *n); /* MgOp.effect, or random numbers are draw
 static inline ValRef mg_node_first(const MgNode *n) {
   return n->narg && n->arg->tag == MA_val ? n->arg->u.val : 0;
 }
-/* A batch norm in training: it writes its running statistics without saying so in its schema. */
+/* Batch norm in training, PyTorch's own or cuDNN's: it writes running statistics without saying so in its
+ * schema. */
+bool mg_node_trains_norm(const MgNode *n);
+/* The same, when it is given such statistics. */
 bool mg_node_updates_norm(const MgNode *n);
 /* Calls fn for every tensor argument, lists included, in order. */
 void mg_node_each_val(MgNode *n, void (*fn)(ValRef *v, void *arg), void *arg);

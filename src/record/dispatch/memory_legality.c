@@ -157,9 +157,8 @@ static bool memform_chain_repeats(const MgGraph *g, ValRef v) {
 bool mg_memform_statistics_meet(const MgGraph *g, NodeRef node) {
   const MgNode *n = mg_node(g, node);
   int code = n->op->code;
-  bool norm = code == TOP_native_batch_norm || code == TOP__native_batch_norm_legit ||
-              code == TOP__batch_norm_with_update;
-  if (!norm || (code != TOP__batch_norm_with_update && !mg_node_flag(n, "training"))) return false;
+  bool legit = code == TOP__native_batch_norm_legit && mg_node_flag(n, "training");
+  if (!legit && code != TOP__batch_norm_with_update && !mg_node_trains_norm(n)) return false;
   const MgArg *means = mg_node_arg(n, "running_mean"), *vars = mg_node_arg(n, "running_var");
   if (means->tag != MA_val || vars->tag != MA_val) return false;
   ValRef mean = means->u.val, var = vars->u.val;

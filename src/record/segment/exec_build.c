@@ -485,7 +485,7 @@ static int view_find(const MgRec *r, MgViewState *s) {
 
 /* Batch norm, whose writes torch does not count, writes its running statistics. */
 static void view_count_norm(const MgGraph *g, const MgNode *n, uint32_t *count) {
-  if (n->op->code != TOP_native_batch_norm || !mg_node_flag(n, "training")) return;
+  if (!mg_node_trains_norm(n)) return;
   const MgArg *means = mg_node_arg(n, "running_mean"), *vars = mg_node_arg(n, "running_var");
   ValRef mean = means->tag == MA_val ? means->u.val : 0, var = vars->tag == MA_val ? vars->u.val : 0;
   if (mean) count[mg_val(g, mean)->storage]++;
