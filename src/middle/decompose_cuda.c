@@ -233,8 +233,8 @@ static bool join_product(const MgGraph *g, const MgNode *n, Product *p) {
   if (!turn || !turn->op->is_view || !join_dims(g, t, 2, size, stride)) return false;
   p->w = mg_node_first(turn);
   p->inner = size[0], p->columns = size[1];
-  if (mg_val(g, p->w)->def || mg_val(g, p->w)->ndim != 2 || !mg_val_is_contiguous(g, p->w) || stride[0] != 1 ||
-      stride[1] != p->inner || p->columns % ALIGNED)
+  if (mg_val(g, p->w)->def || mg_val(g, p->w)->ndim != 2 || !mg_val_is_contiguous(g, p->w) ||
+      stride[0] != 1 || stride[1] != p->inner || p->columns % ALIGNED)
     return false;
   if (!join_dims(g, n->out[0], 2, size, stride) || stride[1] != 1) return false;
   p->rows = size[0];
@@ -348,13 +348,15 @@ static void join_group(Join *j, NodeRef k) {
 static MgRc join_write(MgRewrite *rw, Join *j) {
   MgGraph *g = rw->g;
   Product *p = j->product;
-  ValRef lead = rw->n.out[0], w[JOIN_MOST], bias[JOIN_MOST], x = mg_dec_val(rw, p[lead].bias ? "mat1" : "self");
+  ValRef lead = rw->n.out[0], w[JOIN_MOST], bias[JOIN_MOST],
+         x = mg_dec_val(rw, p[lead].bias ? "mat1" : "self");
   int n = 0;
   for (ValRef v = lead; v; v = p[v].next) w[n] = p[v].w, bias[n++] = p[v].bias;
   ValRef t = mg_dec(rw, TOP_t, V(mg_dec(rw, TOP_cat, mg_arg_vals(g, w, n), mg_arg_int(g, 0))));
-  ValRef y = p[lead].bias ? mg_dec(rw, TOP_addmm, V(mg_dec(rw, TOP_cat, mg_arg_vals(g, bias, n), mg_arg_int(g, 0))),
-                                   V(x), V(t))
-                          : mg_dec(rw, TOP_mm, V(x), V(t));
+  ValRef y = p[lead].bias
+                 ? mg_dec(rw, TOP_addmm, V(mg_dec(rw, TOP_cat, mg_arg_vals(g, bias, n), mg_arg_int(g, 0))),
+                          V(x), V(t))
+                 : mg_dec(rw, TOP_mm, V(x), V(t));
   int64_t at = 0;
   for (ValRef v = lead; v && y; v = p[v].next) {
     p[v].part = mg_dec(rw, TOP_slice_Tensor, V(y), mg_arg_int(g, 1), mg_arg_int(g, at),

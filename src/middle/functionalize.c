@@ -533,7 +533,7 @@ static MgRc fz_batch_norm(Fz *f, const MgNode *n) {
 /* cudnn_batch_norm_backward as native_batch_norm_backward, which fuses: both take the mean and the inverse
  * deviation that forward found. */
 static MgRc fz_batch_norm_backward(Fz *f, const MgNode *n) {
-  static const char *const from[] = {"grad_output",  "input",     "weight",   "running_mean",
+  static const char *const from[] = {"grad_output", "input",     "weight",  "running_mean",
                                      "running_var", "save_mean", "save_var"};
   MgNode copy = *n;
   MgArg arg[10], *mask = mg_new(f->g->c, MgArg, 3);

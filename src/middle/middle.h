@@ -29,7 +29,8 @@ MgRc mg_decompose(MgGraph *g);
 MgRc mg_decompose_verify(MgGraph *g, const char *after);
 /* Identities, common subexpressions, dead code. */
 MgRc mg_simplify(MgGraph *g, const MgSimplifyOpts *o);
-/* Products of one operand of a GPU with several weights become one with joined weights, where that is faster. */
+/* Products of one operand of a GPU with several weights become one with joined weights, where that is faster.
+ */
 MgRc mg_join_products(MgGraph *g, const MgSimplifyOpts *o);
 /* Chooses channels-last strides for values between convolutions; values that the user sees keep theirs. */
 MgRc mg_layout(MgGraph *g, const MgSimplifyOpts *o);

@@ -26,6 +26,8 @@ typedef struct MgPtxPlan {
   uint8_t pieces;   /* most pieces of a row that are written out one after the other; beyond that a loop */
   SymRef points;    /* outer points, groups of `vec` counted as one where the lane is an outer index */
   SymRef blocks;    /* of the launch */
+  uint32_t
+      each; /* nests that have nothing to do with each other: so many blocks are each one's own; else 0 */
 } MgPtxPlan;
 
 /* Can a kernel do this nest?  False: scans, scatters, argmax, functions without a device form. */

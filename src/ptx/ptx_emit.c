@@ -110,15 +110,25 @@ static MgRc emit_prepare(Px *e) {
 
 /* ---- the thread's place ---- */
 
+/* The block's number, among those of its nest. */
+static int emit_block(Px *e) {
+  int block = px_reg(e, TY_u32);
+  PUT("  mov.u32 %%r%d, %%ctaid.x;\n", block);
+  if (!e->g->each) return block;
+  e->nest = px_op32(e, "div.u32", block, e->g->each);
+  return px_op32(e, "rem.u32", block, e->g->each);
+}
+
 /* The number of its outer point (group of points, row), and what tells whether there is one. */
 static int emit_number(Px *e, int *end) {
   MgTy t = e->g->narrow ? TY_i32 : TY_i64;
-  int r = px_regs(e, TY_u32, 3), n = px_reg(e, t), team = e->g->team, each = e->g->threads / team;
-  PUT("  mov.u32 %%r%d, %%ctaid.x;\n  mov.u32 %%r%d, %%tid.x;\n", r, r + 1);
-  int low = e->g->across ? each : team, mine = r + 1;
+  int r = emit_block(e), tid = px_reg(e, TY_u32), n = px_reg(e, t), team = e->g->team,
+      each = e->g->threads / team;
+  PUT("  mov.u32 %%r%d, %%tid.x;\n", tid);
+  int low = e->g->across ? each : team, mine = tid;
   if (team > 1) {
-    int upper = px_op32(e, "shr.u32", r + 1, __builtin_ctz((unsigned)low));
-    int lower = px_op32(e, "and.b32", r + 1, low - 1);
+    int upper = px_op32(e, "shr.u32", tid, __builtin_ctz((unsigned)low));
+    int lower = px_op32(e, "and.b32", tid, low - 1);
     mine = e->g->across ? lower : upper;
     e->rank = e->g->across ? upper : lower;
     e->slot = each > 1 ? mine : -1;
@@ -231,11 +241,11 @@ static MgRc emit_head(Px *e, MgStrbuf *out) {
 static void emit_tile_place(Px *e) {
   MgTy t = e->g->narrow ? TY_i32 : TY_i64;
   const char *ty = e->g->narrow ? "u32" : "s64", *pre = px_prefix[px_class(t)];
-  int n = px_reg(e, t);
-  if (e->g->narrow) PUT("  mov.u32 %%r%d, %%ctaid.x;\n", n);
-  else {
-    int r = px_reg(e, TY_u32);
-    PUT("  mov.u32 %%r%d, %%ctaid.x;\n  cvt.u64.u32 %%rd%d, %%r%d;\n", r, n, r);
+  int n = emit_block(e);
+  if (!e->g->narrow) {
+    int wide = px_reg(e, t);
+    PUT("  cvt.u64.u32 %%rd%d, %%r%d;\n", wide, n);
+    n = wide;
   }
   for (int k = e->g->nouter - 1; k >= 0; k--) {
     bool tile = k == e->g->cross || k == e->g->nouter - 1;

@@ -67,6 +67,7 @@ typedef struct Px {
   int first;            /* predicate: the thread is the first of its row; -1: it is alone */
   int rank;             /* register (32 bits): the thread's number in its row; -1: alone */
   int slot;             /* register (32 bits): the row's number in its block; -1: 0 */
+  int nest;             /* register (32 bits): the nest that the block runs, where each has its own */
   int (*red)[PX_LANES]; /* per nest and lane: register of the reduced value */
   int *arg;             /* per buffer: argument number, -1 none */
   bool *shared;         /* per buffer: lives in shared memory */
@@ -118,7 +119,7 @@ void px_clear(Px *e, MgTy ty, int first, int n,
               int p);                   /* n registers, for a load under predicate p (or -1) */
 void px_know(Px *e, ExprRef r, int id); /* the value of r at this place is in register id */
 /* ---- ptx_tile.c: blocks of points that are turned in shared memory ---- */
-void px_tiles(Px *e);
+void px_tiles(Px *e, uint32_t from, uint32_t to); /* nests [from, to) */
 /* ---- ptx_walk.c: loops and reductions ---- */
 void px_kernel(Px *e);
 #endif

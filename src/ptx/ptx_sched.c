@@ -232,6 +232,49 @@ static MgRc sched_tiles(MgExprs *x, const SymRef *range, MgPtxPlan *p) {
   return mg_exprs_ok(x);
 }
 
+/* ---- nests side by side ---- */
+
+typedef struct SchedOwners { /* which nest uses a buffer */
+  const MgSched *s;
+  uint32_t *owner; /* per buffer: the nest's number + 1 */
+  uint32_t nest;
+  bool shared; /* some buffer has two */
+} SchedOwners;
+
+static void sched_own(SchedOwners *o, BufRef b) {
+  if (o->s->buf[b].device == DEV_cpu) return; /* a parameter */
+  o->shared |= o->owner[b] && o->owner[b] != o->nest + 1;
+  o->owner[b] = o->nest + 1;
+}
+
+static bool sched_own_load(const MgExprs *x, ExprRef r, void *arg) {
+  if (mg_expr(x, r)->op == OP_load) sched_own(arg, (BufRef)mg_expr(x, r)->u.i);
+  return false;
+}
+
+/* Nests of points that share no memory get blocks of their own: what one thread would do after the other,
+ * several multiprocessors do at once. */
+static MgRc sched_apart(MgSched *s, const MgKernel *k, MgPtxPlan *p) {
+  int64_t blocks;
+  SchedOwners o = {.s = s, .owner = mg_new(s->c, uint32_t, s->nbuf)};
+  TRYP(o.owner);
+  if (k->nloop < 2 || !mg_ex_const_int(s->x, p->blocks, &blocks) || blocks < 1 ||
+      blocks > INT32_MAX / k->nloop)
+    return mg_exprs_ok(s->x);
+  for (; o.nest < k->nloop; o.nest++) {
+    const MgLoop *l = k->loop[o.nest];
+    const ExprRef part[3] = {l->value, l->index, l->mask};
+    if (l->buf == s->err) return MG_OK;
+    sched_own(&o, l->buf);
+    for (int i = 0; i < 3; i++)
+      if (part[i]) mg_ex_any(s->x, part[i], sched_own_load, &o);
+  }
+  if (o.shared) return mg_exprs_ok(s->x);
+  p->each = (uint32_t)blocks;
+  p->blocks = mg_sym(s->x, blocks * (int64_t)k->nloop);
+  return mg_exprs_ok(s->x);
+}
+
 bool mg_ptx_takes(MgSched *s, const MgLoop *l) {
   const ExprRef part[4] = {l->body, l->value, l->index, l->mask};
   if ((l->kind != ML_point && l->kind != ML_reduce) || l->mode != ST_set) return false;
@@ -276,11 +319,14 @@ MgRc mg_ptx_plan(MgSched *s, const MgKernel *k, bool vectors, MgPtxPlan *p) {
     else p->map = MG_PTX_tiles, p->cross = (int8_t)cross;
   }
   p->vectors = vectors && p->vec > 1;
-  if (p->map == MG_PTX_tiles) return sched_tiles(x, range, p);
+  if (p->map == MG_PTX_tiles) {
+    TRY(sched_tiles(x, range, p));
+    return sched_apart(s, k, p);
+  }
   p->points = mg_sym(x, 1);
   for (int i = 0; i < p->nouter; i++) p->points = mg_sym_mul(x, p->points, range[i]);
   if (p->lane >= 0 && p->lane < p->nouter) p->points = mg_sym_floordiv(x, p->points, mg_sym(x, p->vec));
   int64_t each = p->threads / p->team;
   p->blocks = mg_sym_floordiv(x, mg_sym_add(x, p->points, mg_sym(x, each - 1)), mg_sym(x, each));
-  return mg_exprs_ok(x);
+  return points ? sched_apart(s, k, p) : mg_exprs_ok(x);
 }

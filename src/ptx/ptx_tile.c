@@ -10,15 +10,16 @@ typedef struct Tile {
   Px *e;
   ExprRef load[8]; /* loads that are turned */
   int n;
-  int cross, last; /* registers: the tile's first points */
-  int tx, ty;      /* the thread's place in it */
+  uint32_t from, to; /* nests */
+  int cross, last;   /* registers: the tile's first points */
+  int tx, ty;        /* the thread's place in it */
 } Tile;
 
 /* idx(k) = first + by + plus, and a predicate that tells whether it is in the range. */
 static int tile_bind(Tile *t, int k, int first, int by, int plus) {
   Px *e = t->e;
   MgTy ty = e->g->narrow ? TY_i32 : TY_i64;
-  int i = px_reg(e, ty), p = px_reg(e, TY_i1), end = px_size(e, e->own[0].range[k]);
+  int i = px_reg(e, ty), p = px_reg(e, TY_i1), end = px_size(e, e->own[t->from].range[k]);
   if (e->g->narrow) {
     PUT("  add.s32 %%r%d, %%r%d, %%r%d;\n  add.s32 %%r%d, %%r%d, %d;\n", i, first, by, i, i, plus);
     PUT("  setp.lt.s32 %%p%d, %%r%d, %%r%d;\n", p, i, end);
@@ -109,18 +110,20 @@ static void tile_write(Tile *t) {
       if (mg_expr(e->x, t->load[i])->ty == TY_i1) v = px_convert(e, TY_i1, TY_u8, v);
       px_know(e, t->load[i], v);
     }
-    for (uint32_t i = 0; i < e->k->nloop && !px_stop(e); i++) px_store(e, &e->own[i], e->own[i].value, 1);
+    for (uint32_t i = t->from; i < t->to && !px_stop(e); i++) px_store(e, &e->own[i], e->own[i].value, 1);
   }
 }
 
-void px_tiles(Px *e) {
-  Tile t = {.e = e, .cross = e->idx[e->g->cross], .last = e->idx[e->g->nouter - 1]};
+void px_tiles(Px *e, uint32_t from, uint32_t to) {
+  int cross = e->idx[e->g->cross], last = e->idx[e->g->nouter - 1];
+  Tile t = {.e = e, .from = from, .to = to, .cross = cross, .last = last};
   int tid = px_reg(e, TY_u32), n = 0;
-  for (uint32_t i = 0; i < e->k->nloop; i++)
+  for (uint32_t i = from; i < to; i++)
     if (e->own[i].value) mg_ex_any(e->x, e->own[i].value, tile_see, &t);
   for (int i = 0; i < t.n; i++)
     if (tile_crosses(e, t.load[i])) t.load[n++] = t.load[i];
-  t.n = e->ntile = n;
+  t.n = n;
+  if (n > e->ntile) e->ntile = n;
   PUT("  mov.u32 %%r%d, %%tid.x;\n", tid);
   t.tx = px_op32(e, "and.b32", tid, PX_TILE - 1);
   t.ty = px_op32(e, "shr.u32", tid, 5);
@@ -128,4 +131,5 @@ void px_tiles(Px *e) {
   tile_read(&t);
   PUT("  bar.sync 0;\n");
   tile_write(&t);
+  e->idx[e->g->cross] = cross, e->idx[e->g->nouter - 1] = last;
 }

@@ -368,16 +368,16 @@ static void walk_dims(Px *e, Walk *g, int dim) {
   if (reduces) walk_finish(e, g);
 }
 
-void px_kernel(Px *e) {
-  const MgKernel *k = e->k;
+/* Nests [from, to). */
+static void walk_nests(Px *e, uint32_t from, uint32_t to) {
   if (e->g->map == MG_PTX_tiles) {
-    px_tiles(e);
+    px_tiles(e, from, to);
     return;
   }
-  for (uint32_t i = 0, j; i < k->nloop && !px_stop(e); i = j) {
+  for (uint32_t i = from, j; i < to && !px_stop(e); i = j) {
     MgLoop *member[WALK_MEMBERS];
     Walk g = {.loop = member, .end = e->g->nouter, .keep = -1};
-    for (j = i; j < k->nloop && e->own[j].phase == e->own[i].phase; j++) {
+    for (j = i; j < to && e->own[j].phase == e->own[i].phase; j++) {
       MgLoop *l = &e->own[j];
       if (g.n == WALK_MEMBERS) {
         e->rc = MG_UNSUP;
@@ -391,6 +391,21 @@ void px_kernel(Px *e) {
     e->at.phase = e->own[i].phase;
     if (e->at.phase >= PX_PIECES - 1) e->rc = MG_UNSUP;
     walk_dims(e, &g, e->g->nouter);
-    if (e->synced && j < k->nloop) PUT("  bar.sync 0;\n"); /* what other threads of the row have stored */
+    if (e->synced && j < to) PUT("  bar.sync 0;\n"); /* what other threads of the row have stored */
+  }
+}
+
+void px_kernel(Px *e) {
+  if (!e->g->each) {
+    walk_nests(e, 0, e->k->nloop);
+    return;
+  }
+  for (uint32_t i = 0; i < e->k->nloop && !px_stop(e); i++) {
+    int p = px_reg(e, TY_i1), label = e->nlabel++;
+    PUT("  setp.ne.u32 %%p%d, %%r%d, %u;\n  @%%p%d bra N%d;\n", p, e->nest, i, p, label);
+    walk_open(e); /* what one nest computes the others have not */
+    walk_nests(e, i, i + 1);
+    e->at.depth--;
+    PUT("  ret;\nN%d:\n", label);
   }
 }

@@ -37,7 +37,9 @@ def trained(net, x, calls, exact):
         net.zero_grad()
         a = (x + k).requires_grad_()
         y = run(a)
-        (y.relu() * torch.linspace(-1, 2, y.numel(), device=y.device, dtype=y.dtype).view_as(y)).sum().backward()
+        (
+            y.relu() * torch.linspace(-1, 2, y.numel(), device=y.device, dtype=y.dtype).view_as(y)
+        ).sum().backward()
         out += [y.detach(), a.grad, *(p.grad.clone() for p in net.parameters())]
     return out + [b.clone() for b in net.buffers()]
 
@@ -134,4 +136,6 @@ def test_infinities():
     net = nn.BatchNorm2d(3).cuda()
     x = torch.randn(2, 3, 4, 4, device="cuda")
     x[0, 0, 0, 0], x[0, 1, 0, 0] = float("inf"), float("nan")
-    torch.testing.assert_close(magneto.compile(copy.deepcopy(net))(x), net(x), equal_nan=True, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        magneto.compile(copy.deepcopy(net))(x), net(x), equal_nan=True, rtol=1e-4, atol=1e-5
+    )

@@ -91,4 +91,7 @@ def test_parts_that_the_program_gets():
         for _ in range(4):
             for got, want in zip(compiled(x), fn(x), strict=True):
                 torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
-                assert got.stride() == want.stride() and got.untyped_storage().nbytes() == want.untyped_storage().nbytes()
+                assert (
+                    got.stride() == want.stride()
+                    and got.untyped_storage().nbytes() == want.untyped_storage().nbytes()
+                )

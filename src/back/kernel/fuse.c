@@ -336,7 +336,8 @@ static int candidates_beside(const Fuser *f, const FuNest *b, uint32_t *out, int
   if (!fu_on_gpu(f->s, b->l) || fu_hint(f->s->x, b->l->range, 0, all) > MG_TUNE_GPU_BESIDE) return n;
   for (uint32_t k = f->n; k-- > 0 && f->n - k <= MG_TUNE_GPU_BESIDE_KERNELS;) {
     const FuKernel *c = f->k[k];
-    if (c->nrange == all && c->shared == rows && !memcmp(c->range, b->l->range, sizeof *c->range * (size_t)all))
+    if (c->nrange == all && c->shared == rows &&
+        !memcmp(c->range, b->l->range, sizeof *c->range * (size_t)all))
       candidate(out, &n, k);
   }
   return n;

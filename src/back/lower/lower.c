@@ -45,7 +45,7 @@ static void lower_use(ValRef *v, void *arg) {
     lv->need_buf = true; /* a GPU rather computes what is looked up */
   if (u->counted[*v] == u->ref) return;
   u->counted[*v] = u->ref;
-  bool once = u->row && u->row->flags & (LWF_few | LWF_again) && u->L->gpu;
+  bool once = u->row && (u->row->flags & LWF_again || (u->row->flags & LWF_few && u->L->gpu));
   lv->uses += u->row && u->row->flags & LWF_multi && first && !once ? 2 : 1;
 }
 

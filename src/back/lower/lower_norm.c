@@ -36,15 +36,50 @@ static MgRc norm_softmax(Lower *L, MgNode *n, const LwRow *r) {
   return lw_define(L, n->out[0], e);
 }
 
+/* Takes the term idx(d) == e, of an e that is the same for all idx(d), out of a conjunction: *at is e, and
+ * what is left is the result; 0: there is none. */
+static ExprRef norm_place(Lower *L, ExprRef cond, int d, ExprRef *at) {
+  const MgExpr n = *mg_expr(L->x, cond);
+  if (n.op == OP_eq)
+    for (int i = 0; i < 2; i++)
+      if (mg_expr(L->x, n.src[i])->op == OP_idx && mg_expr(L->x, n.src[i])->u.i == d &&
+          !mg_ex_uses_idx(L->x, n.src[!i], d))
+        return *at = n.src[!i], mg_ex_int(L->x, TY_i1, 1);
+  for (int i = 0; n.op == OP_and && i < 2; i++) {
+    ExprRef rest = norm_place(L, n.src[i], d, at);
+    if (rest) return lw_op2(L, OP_and, rest, n.src[!i]);
+  }
+  return 0;
+}
+
+/* The sum of g over its one reduced dimension, where one element of each row is all that is not 0, as of the
+ * gradient of a loss of classes; 0: it is nothing of that kind. */
+static ExprRef norm_one_hot(LwRed *q, ExprRef g) {
+  Lower *L = q->L;
+  int d = -1;
+  const MgExpr n = *mg_expr(L->x, g);
+  ExprRef at = 0;
+  double other;
+  for (int i = 0; i < q->nd; i++)
+    if (q->red[i]) d = d < 0 ? i : q->nd;
+  if (d < 0 || d == q->nd || n.op != OP_where || !mg_ex_const_float(L->x, n.src[2], &other) || other != 0)
+    return 0;
+  ExprRef rest = norm_place(L, n.src[0], d, &at);
+  if (!rest || mg_ex_uses_idx(L->x, rest, d) || mg_ex_uses_idx(L->x, n.src[1], d)) return 0;
+  ExprRef inside = lw_op2(L, OP_and, lw_op2(L, OP_le, lw_int(L, 0), at), lw_op2(L, OP_lt, at, q->size[d]));
+  return lw_where(L, lw_op2(L, OP_and, rest, inside), n.src[1], n.src[2]);
+}
+
 /* grad_input = (g - sum(g * y)) * y, or g - exp(y) * sum(g) of log_softmax */
 static MgRc norm_softmax_backward(Lower *L, MgNode *n, const LwRow *r) {
   LwRed q;
-  ExprRef sum;
   if (!lw_red_init(L, n, norm_ty(L, n->out[0]), &q) || !mg_ty_is_float(q.ty)) return MG_UNSUP;
-  TRY(lw_settle(L, q.src));
+  ExprRef g = lw_red_src(&q), sum = r->op == SM_log ? norm_one_hot(&q, g) : 0;
+  if (!sum) TRY(lw_settle(L, q.src));
   TRY(lw_settle(L, lw_arg_val(n, "output")));
-  ExprRef g = lw_red_src(&q), y = mg_ex_cvt(L->x, q.ty, lw_at(L, lw_arg_val(n, "output"), q.at));
-  TRY(lw_red_temp(&q, RED_sum, r->op == SM_log ? g : MUL(g, y), 0, lw_acc_dtype(q.ty), &sum));
+  g = lw_red_src(&q);
+  ExprRef y = mg_ex_cvt(L->x, q.ty, lw_at(L, lw_arg_val(n, "output"), q.at));
+  if (!sum) TRY(lw_red_temp(&q, RED_sum, r->op == SM_log ? g : MUL(g, y), 0, lw_acc_dtype(q.ty), &sum));
   return lw_define(L, n->out[0], r->op == SM_log ? SUB(g, MUL(EXP(y), sum)) : MUL(SUB(g, sum), y));
 }
 
@@ -93,7 +128,7 @@ static MgRc norm_once(LwRed *q, ExprRef *stat) {
   return MG_OK;
 }
 
-/* Mean and variance by one walk over the source, for a GPU, where the second walk is launches and traffic.  In
+/* Mean and variance by one walk over the source, for a GPU, where the second walk is launches and traffic. In
  * float64 the difference of squares loses nothing that float32 could show. */
 static MgRc norm_stats_once(LwRed *q, ExprRef x, double eps, Norm *s) {
   Lower *L = q->L;
@@ -238,7 +273,7 @@ static MgRc norm_batch(Lower *L, MgNode *n, const LwRow *r) {
     s.mean = norm_channel(L, n, "running_mean", c, q.ty);
     s.rstd = lw_op1(L, OP_rsqrt, ADD(norm_channel(L, n, "running_var", c, q.ty), C(eps)));
     if (!L->gpu) TRY(norm_once(&q, &s.rstd)); /* one more launch costs more than a root for each point */
-    for (int k = 1; k < n->nout; k++) {  /* statistics that were not taken are empty; running ones stay */
+    for (int k = 1; k < n->nout; k++) { /* statistics that were not taken are empty; running ones stay */
       ValRef o = n->out[k];
       if (!o || !L->val[o].uses) continue;
       ValRef running = updates && k == BN_out_mean  ? lw_arg_val(n, "running_mean")
@@ -276,7 +311,7 @@ const LwRow lw_rows_norm[] = {
   N("_log_softmax", NULL, norm_softmax, SM_log) N("log_softmax.int", NULL, norm_softmax, SM_log)
   N("_safe_softmax", NULL, norm_softmax, SM_safe)
   N("_softmax_backward_data", NULL, norm_softmax_backward, SM_plain)
-  N("_log_softmax_backward_data", NULL, norm_softmax_backward, SM_log)
+  {"aten::_log_softmax_backward_data", norm_softmax_backward, NULL, NULL, SM_log, 0, LWF_multi | LWF_again, NULL},
   N("native_layer_norm", NULL, norm_layer, NORM_layer) N("layer_norm", NULL, norm_layer, NORM_layer)
   N("rms_norm", NULL, norm_layer, NORM_rms) N("_fused_rms_norm", NULL, norm_layer, NORM_rms)
   N("native_group_norm", NULL, norm_group, 0)

@@ -67,7 +67,8 @@ enum {
   LWF_real = 4,  /* wants its first argument realised (random access into it) */
   LWF_few = 8,   /* reads few elements of its first argument: on a GPU they alone are computed, whatever the
                     flags above say */
-  LWF_again = 16 /* settles its first argument itself, where each reader does not rather compute it (lw_again) */
+  LWF_again =
+      16 /* settles its first argument itself, where each reader does not rather compute it (lw_again) */
 };
 
 struct LwRow {
