@@ -276,7 +276,8 @@ def _write(folder: pathlib.Path, run: dict[str, Any]) -> pathlib.Path:
 def _measure(o: argparse.Namespace, run: dict[str, Any], wanted: list[tuple[str, str, str]]) -> None:
     """Fills the run's cells that are wanted and not there, as long as there is time."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["bench.models", "torchvision", "timm", "transformers"])
+    context.set_forkserver_preload(["bench.warm"])
+    os.environ["BENCH_MODELS"] = "\n".join(sorted({name for name, _, _ in wanted}))
     given = {
         "threads": o.threads,
         "device": run["device"],

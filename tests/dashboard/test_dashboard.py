@@ -1,5 +1,6 @@
 """The dashboard: what a cell measures, what counts as trouble, and what the page shows."""
 
+import gc
 import html.parser
 import json
 
@@ -135,6 +136,50 @@ def test_over_five_sizes_float64_tells_rounding_from_wrong_results():
     assert cell.error(runs.call(other_order, net)(), eager()) > cell.SIZES_DIFFER
     assert cell._beyond_rounding(runs, other_order, net) == 0
     assert cell._beyond_rounding(runs, wrong, net) > cell.SIZES_DIFFER
+
+
+def test_over_five_sizes_eager_runs_only_where_rows_depend_on_one_another():
+    class Net(torch.nn.Module):
+        def __init__(self, mixes):
+            super().__init__()
+            self.mixes, self.calls = mixes, 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x - x.sum(0) if self.mixes else x * 2
+
+    for net in Net(False), Net(True):
+        x = torch.rand(2, 8)
+        runs = cell.Runs(net, (x[torch.arange(5) % 2],), {}, "infer", "float32")
+        likely = cell.repeated([net(x)], 2, 5)
+        net.calls = 0
+        other = Net(net.mixes)
+        assert cell._beyond_rounding(runs, net, other, likely) <= cell.SIZES_DIFFER
+        assert other.calls == net.mixes
+        assert cell._beyond_rounding(runs, lambda x: net(x) * 1.5, other, likely) > cell.SIZES_DIFFER
+    assert cell.repeated([torch.ones(())], 2, 5) is None
+    assert cell.repeated([torch.ones(3, 2)], 2, 5) is None
+
+
+def test_the_guards_of_a_slow_model_are_timed_without_running_it(monkeypatch):
+    from magneto import _magneto
+
+    asked = []
+    monkeypatch.setattr(_magneto, "guard_time", lambda *a: asked.append(a) or [{"holds": True, "ns": 5e3}])
+    runs = cell.Runs(torch.nn.Linear(2, 2), (torch.ones(1, 2),), {}, "infer", "float32")
+    assert cell._host_us(runs) == 5 and len(asked[0]) == 3
+
+
+def test_what_cells_share_is_made_without_computing(monkeypatch):
+    from bench import warm
+
+    def make():
+        assert torch.empty(()).is_meta
+        raise RuntimeError
+
+    monkeypatch.setitem(MODELS, "nowhere/x", Model("timm", make))
+    warm.make(["nowhere/x", "programs/dcgan"])
+    gc.unfreeze()
 
 
 def test_over_five_sizes_both_draw_the_same_random_numbers():
