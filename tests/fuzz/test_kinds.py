@@ -1,10 +1,12 @@
 """The kinds of random programs find planted defects, make them smaller, and pass what is right."""
 
+import importlib.util
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -125,3 +127,23 @@ def test_eagers_own_kernels_may_differ():
         mode="enable_grad",
     )
     assert random_graphs.judge.check(program) == 2
+
+
+@pytest.mark.parametrize(
+    "code, starving", [("while True: pass", True), ("import time; time.sleep(60)", False)]
+)
+def test_a_program_that_gets_no_processor_time_does_not_hang(code, starving):
+    spec = importlib.util.spec_from_file_location("fuzz_main", HERE / "__main__.py")
+    main = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(main)
+    process = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        end = time.monotonic() + 30
+        while main.starves(process.pid, 0.0)[0] != starving and time.monotonic() < end:
+            time.sleep(0.1)
+        waits, used = main.starves(process.pid, 0.0)
+        assert waits == starving
+        assert not main.starves(process.pid, used - 2, most=2)[0]  # it had its time
+    finally:
+        process.kill()
+        process.wait()
