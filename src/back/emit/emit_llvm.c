@@ -387,21 +387,39 @@ static bool is_bytes(Em *e, const MgLoop *l) {
   return !wider && mg_ex_map(e->x, l->value, find_wider, &wider) && !wider;
 }
 
-/* Column reductions of cheap bodies, and work on bytes, all of it contiguous in the vector index. */
+static bool count_rounding(const MgExprs *x, ExprRef r, void *count) {
+  const MgExpr *n = mg_expr(x, r);
+  if (n->op != OP_cvt || n->ty != TY_f32 || mg_expr(x, n->src[0])->op != OP_cvt) return false;
+  *(int *)count += mg_ty_size(mg_expr(x, n->src[0])->ty) == 2;
+  return false;
+}
+
+/* Are 16-bit floats rounded between the ops?  A rounding is a chain of instructions that wait for one
+ * another. */
+static bool is_rounded(Em *e, const MgLoop *l) {
+  int roundings = 0;
+  if (e->x->numerics != MN_fast && l->kind == ML_point) mg_ex_any(e->x, l->value, count_rounding, &roundings);
+  return roundings > 0;
+}
+
+/* Column reductions of cheap bodies, work on bytes, and 16-bit floats that are rounded after each op; all of
+ * it contiguous in the vector index. */
 static bool is_wide(Em *e, MgLoop **loop, int n, int vec) {
-  int reductions = 0, bytes = 0;
+  int reductions = 0, bytes = 0, rounded = 0;
   for (int i = 0; i < n; i++) {
     MgLoop *l = loop[i];
     bytes += is_bytes(e, l);
+    rounded += is_rounded(e, l);
     if (l->kind == ML_scan || l->kind == ML_scatter || is_arg(l) ||
         mg_ty_size(mg_expr(e->x, l->value)->ty) > 4)
       return false;
-    if (!e->apart && mg_ex_count_ops(e->x, l->value) + (l->body ? mg_ex_count_ops(e->x, l->body) : 0) > 8)
+    if (!e->apart && !rounded &&
+        mg_ex_count_ops(e->x, l->value) + (l->body ? mg_ex_count_ops(e->x, l->body) : 0) > 8)
       return false;
     if (!em_contiguous_only(e, l, vec, false)) return false;
     reductions += l->kind == ML_reduce;
   }
-  return reductions == 1 || bytes == n ||
+  return reductions == 1 || bytes == n || rounded == n ||
          e->apart; /* one call for several vectors, which do not wait for one another */
 }
 

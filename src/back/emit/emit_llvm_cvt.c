@@ -21,8 +21,8 @@ static EmRef cvt_to_bf16(Em *e, EmRef v, int lanes) { /* nearest even; NaN gives
   EmRef u = em_conv(e, "bitcast", TY_f32, TY_u32, v, lanes);
   EmRef odd = em_ins(e, "lshr $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, 16, lanes));
   odd = em_ins(e, "and $t $a, $b", TY_u32, TY_u32, lanes, odd, em_kint(e, TY_u32, 1, lanes));
+  u = em_ins(e, "or $t $a, $b", TY_u32, TY_u32, lanes, u, odd);
   u = em_ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, 0x7fff, lanes));
-  u = em_ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, odd);
   u = em_ins(e, "lshr $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, 16, lanes));
   EmRef nan = em_ins(e, "fcmp uno $t $a, $a", TY_f32, TY_i1, lanes, v, em_none);
   u = em_select(e, TY_u32, lanes, nan, em_kint(e, TY_u32, 0x7fc0, lanes), u);
@@ -36,8 +36,8 @@ EmRef em_round_bf16(Em *e, EmRef v, bool plain, int lanes) {
   EmRef u = em_conv(e, "bitcast", TY_f32, TY_u32, v, lanes);
   EmRef odd = em_ins(e, "lshr $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, 16, lanes));
   odd = em_ins(e, "and $t $a, $b", TY_u32, TY_u32, lanes, odd, em_kint(e, TY_u32, 1, lanes));
+  u = em_ins(e, "or $t $a, $b", TY_u32, TY_u32, lanes, u, odd);
   u = em_ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, 0x7fff, lanes));
-  u = em_ins(e, "add $t $a, $b", TY_u32, TY_u32, lanes, u, odd);
   u = em_ins(e, "and $t $a, $b", TY_u32, TY_u32, lanes, u, em_kint(e, TY_u32, -0x10000, lanes));
   if (!plain) {
     EmRef nan = em_ins(e, "fcmp uno $t $a, $a", TY_f32, TY_i1, lanes, v, em_none);
