@@ -75,7 +75,7 @@ struct MgCapture {
   uint32_t ninput, cap_input;
   MgMap pinned;       /* real tensor -> index of its pinned input */
   MgMap base;         /* storage address of an input -> storage number */
-  MgMap gradient;     /* for reports: number of a gradient node + 2 -> node of the graph that it is of */
+  MgMap gradient;     /* number of a gradient node + 2 -> node of the graph that it is of, for places */
   PyObject *objs;     /* list: what MA_object arguments index */
   PyObject *mode;     /* the dispatch mode on torch's stack */
   MgStandInfo *live;  /* list of the living stand-ins */

@@ -14,7 +14,7 @@
 #include "record/core/capture.h"
 #include "record/core/loop.h"
 #include "record/core/recording.h"
-#include "runtime/process/measure.h"
+#include "runtime/process/torch_abi.h"
 #include "tuning.h"
 
 static PyObject *place_files; /* name of a file -> the same object */
@@ -46,18 +46,19 @@ static bool place_generated(PyCodeObject *co) {
   return PyUnicode_GET_LENGTH(co->co_filename) == 0 || PyUnicode_READ_CHAR(co->co_filename, 0) == '<';
 }
 
-/* ---- backward, in reports: the line whose gradient it is ---- */
+/* ---- backward: the line whose gradient it is ---- */
 
-/* Calls a function of torch without arguments; an attribute of what it gives, called, if there is a name.  A
- * number, or -1. */
-static long place_ask(PyObject **kept, const char *module, const char *name, const char *method) {
-  if (!*kept) {
-    PyObject *m = mg_import(module);
-    *kept = m ? PyObject_GetAttrString(m, name) : NULL;
+/* The number of the gradient node that the engine runs; -1: it runs none, or that is not known. */
+static long place_engine_node(void) {
+  static PyObject *current;
+  if (!mg_abi.graph_task || mg_abi.graph_task() < 0) return -1;
+  if (!current) {
+    PyObject *m = mg_import("torch._C");
+    current = m ? PyObject_GetAttrString(m, "_current_autograd_node") : NULL;
     Py_XDECREF(m);
   }
-  PyObject *r = *kept ? PyObject_CallNoArgs(*kept) : NULL;
-  if (r && method) Py_SETREF(r, r == Py_None ? NULL : PyObject_CallMethod(r, method, NULL));
+  PyObject *r = current ? PyObject_CallNoArgs(current) : NULL;
+  if (r) Py_SETREF(r, r == Py_None ? NULL : PyObject_CallMethod(r, "_sequence_nr", NULL));
   long n = r ? PyLong_AsLong(r) : -1;
   Py_XDECREF(r);
   PyErr_Clear(); /* the place is only shown */
@@ -66,20 +67,17 @@ static long place_ask(PyObject **kept, const char *module, const char *name, con
 
 /* The gradient node of an operation is made just before the operation is dispatched. */
 static void place_note(const MgRec *r) {
-  static PyObject *fn;
-  long next = place_ask(&fn, "torch._C._autograd", "_get_sequence_nr", NULL);
+  uint64_t next = mg_abi.gradient_number ? mg_abi.gradient_number() : 0;
   MgMap *m = &r->cap->gradient;
-  if (next > 0 && mg_map_get(m, (uint64_t)next + 1) == MG_MAP_NONE)
-    mg_map_put(m, (uint64_t)next + 1, r->g->nnode - 1); /* else it has no line */
+  if (next > 0 && mg_map_get(m, next + 1) == MG_MAP_NONE)
+    mg_map_put(m, next + 1, r->g->nnode - 1); /* else it has no line */
 }
 
-/* The operation whose gradient the engine computes; 0: unknown. */
-static NodeRef place_forward(const MgRec *r) {
-  static PyObject *fn;
-  long at = place_ask(&fn, "torch._C", "_current_autograd_node", "_sequence_nr");
-  for (int i = 0; at >= 0 && i < MG_TUNE_PLACE_NEAR; i++) {
-    uint32_t n = mg_map_get(&r->cap->gradient, (uint64_t)at + 2 + (uint64_t)i);
-    if (n != MG_MAP_NONE) return n;
+/* The operation whose gradient node has number `at`; 0: unknown. */
+static NodeRef place_forward(const MgRec *r, long at) {
+  for (uint64_t i = 0; at >= 0 && i < MG_TUNE_PLACE_NEAR; i++) {
+    uint32_t n = mg_map_get(&r->cap->gradient, (uint64_t)at + 2 + i);
+    if (n != MG_MAP_NONE) return n < r->g->nnode ? n : 0;
   }
   return 0;
 }
@@ -105,16 +103,12 @@ uint32_t mg_place_at(const MgRec *r, const char **file) {
 }
 
 uint32_t mg_place_now(const MgRec *r, const char **file) {
-  NodeRef n;
-  if (mg_measure_on && r->cap) {
-    if (!r->in_joint) {
-      place_note(r);
-    } else if ((n = place_forward(r))) {
-      *file = mg_node(r->g, n)->file;
-      return mg_node(r->g, n)->line;
-    }
-  }
-  return mg_place_at(r, file);
+  if (!r->cap) return mg_place_at(r, file);
+  NodeRef n = r->cap->gradient.n ? place_forward(r, place_engine_node()) : 0;
+  if (!r->in_joint && mg_abi.aoti_torch_grad_mode_is_enabled()) place_note(r);
+  if (!n || !mg_node(r->g, n)->line) return mg_place_at(r, file);
+  *file = mg_node(r->g, n)->file;
+  return mg_node(r->g, n)->line;
 }
 
 /* The function of the frame, or the class of the module that torch's code calls (_call_impl and the like). */

@@ -54,6 +54,7 @@ static void abi_load_once(void) {
   OPTIONAL(grad_fn, abi_cpu, "_ZNK2at10TensorBase7grad_fnEv");
   OPTIONAL(exec_info, abi_cpu, "_ZN5torch8autograd32get_current_graph_task_exec_infoEv");
   OPTIONAL(graph_task, abi_cpu, "_ZN5torch8autograd25get_current_graph_task_idEv");
+  OPTIONAL(gradient_number, abi_cpu, "_ZN2at15sequence_number4peekEv");
   /* Through libtorch_cpu's handle, dlsym searches its dependencies: the OpenMP runtime that torch itself
    * uses, even when another one is loaded too. */
   OPTIONAL(gomp_parallel, abi_cpu, "GOMP_parallel");

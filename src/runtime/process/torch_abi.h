@@ -69,8 +69,9 @@ typedef struct MgAbi {
   bool *anomaly_enabled;                    /* torch::autograd::AnomalyMode::_enabled */
   bool (*node_hooks_empty)(void);           /* at::impl::NodeCreationHooks::empty, since torch 2.14 */
   const void *(*grad_fn)(const MgTensor *); /* TensorBase::grad_fn: a pointer whose first word is the Node */
-  const void *(*exec_info)(void); /* get_current_graph_task_exec_info: NULL outside of backward passes */
-  int (*graph_task)(void);        /* get_current_graph_task_id: -1 outside of backward passes */
+  const void *(*exec_info)(void);    /* get_current_graph_task_exec_info: NULL outside of backward passes */
+  int (*graph_task)(void);           /* get_current_graph_task_id: -1 outside of backward passes */
+  uint64_t (*gradient_number)(void); /* at::sequence_number::peek: of the next gradient node of the thread */
   void (*gomp_parallel)(void (*fn)(void *), void *arg, unsigned nthreads, unsigned flags);
   void (*gomp_barrier)(void);
   int (*omp_get_thread_num)(void);

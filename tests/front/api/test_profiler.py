@@ -138,6 +138,38 @@ def test_training():
     assert any("sin" in name and "sum" in name and "mul" in name for name, _ in inner)
 
 
+def lines_of_gradients(x, w):
+    y = x @ w
+    y = torch.nn.functional.softmax(y * 3, -1)
+    return y.logsumexp(0).sum()
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["of_results", "inside"])
+def test_steps_of_backward_have_the_lines_of_what_they_are_gradients_of(inside):
+    def step(x, w):
+        loss = lines_of_gradients(x, w)
+        if inside:
+            loss.backward()
+        return loss
+
+    f = magneto.compile(step)
+    x, w = torch.randn(32, 64, requires_grad=True), torch.randn(64, 48, requires_grad=True)
+
+    def run():
+        loss = f(x, w)
+        if not inside:
+            loss.backward()
+
+    run()
+    names = [name for name, _ in scopes(profiled(run))]
+    first = lines_of_gradients.__code__.co_firstlineno
+    products = [n for n in names if n.startswith("magneto::matmul")]
+    assert len(products) >= 2 and all(f"(test_profiler.py:{first + 1}" in n for n in products[-2:])
+    (softmax,) = [n for n in names if "softmax_backward" in n]
+    place = softmax.partition("(test_profiler.py:")[2].rstrip(")")
+    assert int(place.split("-")[0]) in (first + 2, first + 3), softmax
+
+
 def test_nothing_is_shown_before_and_after():
     f, x, w = magneto.compile(fused), torch.randn(8, 8), torch.randn(8, 8)
     f(x, w)
