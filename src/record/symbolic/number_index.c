@@ -151,7 +151,11 @@ PyObject *mg_numkey_list(PyObject *keys) {
 
 int mg_numkey_find(PyObject *dict, PyObject *key, PyObject **same) {
   *same = NULL;
-  if (!mg_rec || !numkey_dict(dict)) return MG_ASK_PYTHON;
+  if (!mg_rec) return MG_ASK_PYTHON;
+  if (!numkey_dict(dict)) { /* a class over dict looks keys up by their hashes */
+    if (mg_rec->number_keys && PyDict_Check(dict) && numkey_has(dict)) mg_numkey_settle();
+    return MG_ASK_PYTHON;
+  }
   bool number = numkey_node(key) != NULL;
   if (!number && (!mg_rec->number_keys || mg_symnode_of(key) || !numkey_has(dict) || numkey_apart(key)))
     return MG_ASK_PYTHON;

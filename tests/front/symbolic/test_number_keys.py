@@ -296,3 +296,48 @@ def test_dicts_that_are_asked_for_one_key():
     for n in (3, 2, 1, 0, 5, 1, 7):
         x = torch.ones(2)
         assert c(x, n, {0: 1, 1: 5})[1] == f(x, n, {0: 1, 1: 5})[1]
+
+
+class Missing(dict):
+    def __missing__(self, k):
+        return -k
+
+
+def finds(d, k):
+    return d[k] if k in d else None
+
+
+def gets(d, k):
+    return d.get(k), d.pop(k, 3), dict(d)
+
+
+def puts(d, k):
+    d[k] = 9
+    return list(d.items())
+
+
+def sets_default(d, k):
+    return d.setdefault(k, 5), list(d)
+
+
+def deletes(d, k):
+    if k in d:
+        del d[k]
+    return list(d.items())
+
+
+def appends(d, k):
+    return d[k], len(d)
+
+
+LOOKS = [finds, gets, puts, sets_default, deletes, appends]
+TABLES = [lambda d: collections.defaultdict(int, d), Missing, collections.Counter]
+
+
+@pytest.mark.parametrize("use", LOOKS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", TABLES, ids=["defaultdict", "missing", "counter"])
+def test_an_older_dict_of_another_class_with_other_keys_is_looked_up_by_their_values(use, make):
+    g = magneto.compile(use)
+    for n, k in [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5), (5, 6), (7, 7), (8, 2), (2, 8), (6, 6), (9, 9)]:
+        mine, other = make({n: 1, 100: 2}), make({n: 1, 100: 2})
+        assert repr((g(mine, k), mine)) == repr((use(other, k), other))
