@@ -326,6 +326,8 @@ def measure(
 ) -> dict:
     """All figures of a cell; {"absent": name} if the library of its model is missing.
 
+    {"refused": error} if the model itself cannot run in eager, as with numbers that it does not take.
+
     quick: five sizes are tried in inference only; in training they take half of a cell's time.
     """
     import magneto
@@ -342,7 +344,10 @@ def measure(
     wait = torch.cuda.synchronize if device == "cuda" else (lambda: None)
     eager_model = copy.deepcopy(runs.model)
     eager = runs.call(eager_model, eager_model)
-    eager()
+    try:
+        eager()
+    except Exception as e:  # the model's own: there is nothing to compare with
+        return {"refused": f"{type(e).__name__}: {e}".splitlines()[0][:200]}
     before = counts()
     ours = runs.call(magneto.compile(runs.model), runs.model)
     start = {"cold_ms": _first(lambda: (ours(), wait()))}

@@ -35,6 +35,7 @@ KINDS = (
     ("train", "bf16"),
 )
 SLOW = 0.95  # of eager's speed: less is a failure if the noise interval lies below
+UNMEASURED = ("late", "absent", "refused")
 LIBRARIES = ("torch", "torchvision", "timm", "transformers", "openvino", "onnxruntime")
 
 
@@ -99,13 +100,12 @@ def one(
 
 
 def verdict(cell: dict[str, Any]) -> str:
-    """pass, slow, wrong, fallback, failed, late or absent."""
-    if "absent" in cell:
-        return "absent"
+    """pass, slow, wrong, fallback, failed; late, absent or refused, which were not measured."""
+    for word in UNMEASURED:
+        if word in cell:
+            return word
     if "failed" in cell:
         return "failed"
-    if "late" in cell:
-        return "late"
     if not cell["right"]:
         return "wrong"
     if cell["fallbacks"] or "sizes_failed" in cell:
@@ -134,7 +134,7 @@ def movers(old: dict[str, Any], new: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
     for key, b in new["cells"].items():
         a = old["cells"].get(key)
-        if a is None or any(k in c for k in ("late", "absent") for c in (a, b)):
+        if a is None or any(k in c for k in UNMEASURED for c in (a, b)):
             continue
         row = {"cell": key, "from": verdict(a), "to": verdict(b), "times": None}
         if "times" in a and "times" in b:
@@ -184,6 +184,7 @@ def write_page(folder: pathlib.Path) -> pathlib.Path:
         lstrip_blocks=True,
     )
     env.filters["verdict"] = verdict
+    env.globals["unmeasured"] = {"late": "not reached", "absent": "not installed", "refused": "eager refuses"}
     text = env.get_template("dashboard.html").render(
         run=run,
         runs=[(r, summary(r["cells"])) for r in reversed(runs)],
@@ -300,7 +301,7 @@ def _measure(o: argparse.Namespace, run: dict[str, Any], wanted: list[tuple[str,
         run["minutes"] = before + (time.monotonic() - begun) / 60
         _write(o.out, run)
         speed = cell.get("times", {}).get("magneto", {}).get("speed")
-        told = cell.get("failed") or cell.get("sizes_failed") or cell.get("absent")
+        told = cell.get("failed") or cell.get("sizes_failed") or cell.get("absent") or cell.get("refused")
         print(f"{verdict(cell):8s} {key:60s} {told or (f'{speed:.2f}' if speed else '')}", flush=True)
 
 

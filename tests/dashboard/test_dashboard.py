@@ -210,6 +210,7 @@ def test_the_interval_holds_the_median():
         ({"failed": "x"}, "failed"),
         ({"late": True}, "late"),
         ({"absent": "timm"}, "absent"),
+        ({"refused": "RuntimeError: x"}, "refused"),
     ],
 )
 def test_verdicts(c, verdict):
@@ -237,6 +238,19 @@ def test_a_library_that_is_missing_is_no_failure_and_no_mover(monkeypatch, tmp_p
     assert dashboard.movers(old, new) == [] == dashboard.movers(new, old)
     (tmp_path / "x.json").write_text(json.dumps(new))
     assert "not installed: nowhere" in dashboard.write_page(tmp_path).read_text()
+
+
+def test_a_model_that_eager_itself_refuses_is_no_failure(monkeypatch, tmp_path):
+    class Refuses(torch.nn.Module):
+        def forward(self, x):
+            raise RuntimeError("no <bfloat16>")
+
+    monkeypatch.setitem(MODELS, "nowhere/x", Model("timm", lambda: (Refuses(), (torch.ones(2),), {})))
+    c = cell.measure("nowhere/x", "infer", "bf16", "cpu", 0.01, [])
+    assert c == {"refused": "RuntimeError: no <bfloat16>"} and dashboard.verdict(c) == "refused"
+    (tmp_path / "x.json").write_text(json.dumps(a_run("1", a=c)))
+    text = dashboard.write_page(tmp_path).read_text()
+    assert "eager refuses: RuntimeError: no &lt;bfloat16&gt;" in text and '<td class="bad">' not in text
 
 
 def test_a_run_goes_on_where_it_was_stopped(monkeypatch, tmp_path, capsys):
