@@ -234,7 +234,7 @@ def _seeded(fn):
 
 
 def repeated(results: list[torch.Tensor], rows: int, batch: int) -> list[torch.Tensor] | None:
-    """Results of `batch` rows that are repeated from `rows` ones, each row for itself; None if it is not so simple."""
+    """Results of `batch` rows that repeat `rows` ones, each row for itself; None if it is not so simple."""
     if not all(t.dim() and t.shape[0] == rows for t in results):
         return None
     return [t[torch.arange(batch, device=t.device) % rows] for t in results]
@@ -243,7 +243,7 @@ def repeated(results: list[torch.Tensor], rows: int, batch: int) -> list[torch.T
 def _beyond_rounding(runs: Runs, compiled, other, likely: list[torch.Tensor] | None = None) -> float:
     """How far the compiled model's results are from eager's; 0 if float64 says that it is rounding.
 
-    likely: what eager's results are if rows do not depend on one another.  Eager runs if the compiled ones are others.
+    likely: eager's results if rows do not depend on one another.  Eager runs if the compiled ones are others.
     """
     got = _seeded(runs.call(compiled, runs.model))
     if likely is not None and (differ := error(got, likely)) <= SIZES_DIFFER:

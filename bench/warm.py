@@ -1,6 +1,8 @@
-"""What the cells of the dashboard have in common, done once: their processes are forked from one that imported this.
+"""What the cells of the dashboard have in common: their processes are forked from one that imported this.
 
-Each model is made on the meta device, which loads its library's code.  Nothing is computed, so no thread is started.
+Each model is made on the meta device, which loads its library's code.
+Nothing is computed, so no thread is started.
+magneto is not imported here: where fork() follows, it uses one thread and plain loops.
 $BENCH_MODELS has the names, one a line; without it no model is made.
 """
 
@@ -10,14 +12,12 @@ import os
 
 import torch
 
-import bench.cell  # noqa: F401
-import magneto  # noqa: F401
 from bench.models import MODELS
 
 
 def make(names: list[str]) -> None:
     for name in names:
-        # A model that computes while it is made cannot be made there, and its library may be missing: its cell tells.
+        # A model that computes while it is made cannot be made there, and its library may be missing.
         with contextlib.suppress(Exception), torch.device("meta"):
             MODELS[name].make()
     gc.collect()

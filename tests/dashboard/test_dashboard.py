@@ -3,6 +3,9 @@
 import gc
 import html.parser
 import json
+import os
+import subprocess
+import sys
 
 import numpy
 import pytest
@@ -180,6 +183,12 @@ def test_what_cells_share_is_made_without_computing(monkeypatch):
     monkeypatch.setitem(MODELS, "nowhere/x", Model("timm", make))
     warm.make(["nowhere/x", "programs/dcgan"])
     gc.unfreeze()
+
+
+def test_the_process_that_cells_are_forked_from_has_not_imported_magneto():
+    code = "import sys, bench.warm; sys.exit(any(m.partition('.')[0] == 'magneto' for m in sys.modules))"
+    env = {**os.environ, "BENCH_MODELS": "programs/dcgan timm/resnet26 transformers/Bert"}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
 
 
 def test_over_five_sizes_both_draw_the_same_random_numbers():
