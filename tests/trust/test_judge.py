@@ -60,3 +60,29 @@ def test_noise_leaves_views_and_whole_numbers_alone():
         y = torch.full((1000,), 0.1)
     assert not torch.equal(y, torch.full((1000,), 0.1))
     torch.testing.assert_close(y, torch.full((1000,), 0.1), rtol=2.4e-7, atol=0)
+
+
+def test_a_sum_that_cancels_is_as_uncertain_as_its_terms():
+    torch.manual_seed(0)
+    x = torch.randn(64, 128)
+    x -= x.double().mean().float()
+
+    def noisy(fn):
+        runs = []
+        for seed in range(1, judge.NOISY_RUNS):
+            with judge.Noise(seed):
+                runs.append(fn(x))
+        return runs
+
+    want, exact = x.mean(), x.double().mean()
+    other = x.t().contiguous().sum(0).sum() / x.numel()  # another order
+    assert abs(want) < 1e-8
+    assert verdict(other, want, noisy(torch.mean), exact) is None
+    assert verdict(want + 1e-6, want, noisy(torch.mean), exact)
+    with judge.Noise(1):  # neither draws nor numbers of a result that is as large change inside
+        torch.manual_seed(3)
+        picked = torch.multinomial(x.abs()[0], 5)
+        near = x - x * (1 - 1e-7)
+    torch.manual_seed(3)
+    assert torch.equal(picked, torch.multinomial(x.abs()[0], 5))
+    torch.testing.assert_close(near, x - x * (1 - 1e-7), rtol=1e-5, atol=1e-6)
