@@ -336,3 +336,42 @@ def test_a_file_that_is_no_report_is_named(tmp_path):
         timeout=300,
     )
     assert done.returncode == 2 and "x.html is no report" in done.stderr
+
+
+def test_a_place_that_is_compiled_for_several_reasons_is_one_line_of_what_costs_time():
+    from magneto._report import collect
+
+    none = {key: [] for key in ("breaks", "fallbacks", "places", "left", "plans")}
+    row = {"file": "/a/b.py", "line": 3, "function": "f", "total_ms": 9.0, "entries": 3}
+    rows = [{**row, "source": "x", "what": f"== {i}", "id": f"r{i}"} for i in range(3)]
+    other = {**row, "line": 4, "source": "y", "what": "is None", "id": "r9"}
+    found = collect._warnings({**none, "recompiles": [*rows, other]})
+    assert [w["text"] for w in found] == [
+        "b.py:3: compiled 3 times, x == 0; and 2 other reasons",
+        "b.py:4: compiled 3 times, y is None",
+    ]
+    assert found[0]["ms"] == 9 and found[0]["to"] == "r0"
+
+
+def test_files_of_a_package_are_shown_with_its_name():
+    from magneto._report.numbers import file_name
+
+    assert file_name("/torch/autograd/__init__.py") == "autograd/__init__.py"
+    assert file_name("/a/b.py") == "b.py" and file_name("__init__.py") == "__init__.py"
+
+
+def test_a_function_with_a_closure_begins_at_its_first_line(tmp_path):
+    program = """
+    import magneto, torch
+
+    def deco(f):
+        def inner(x):
+            return f(x) * 2
+        return inner
+
+    g = magneto.compile(deco(lambda x: x + 1))
+    for n in (3, 4, 5):
+        g(torch.ones(n))
+    """
+    facts = made(tmp_path, textwrap.dedent(program))
+    assert facts["recompiles"] and all(r["line"] == 5 for r in facts["recompiles"])

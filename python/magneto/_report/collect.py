@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import __version__, _magneto, doctor
-from . import advice, caches, calls, each_graph, guards, modules, sources, switches
+from . import advice, caches, calls, each_graph, guards, modules, numbers, sources, switches
 
 Facts = dict[str, Any]
 
@@ -409,9 +409,11 @@ def _warnings(f: Facts) -> list[Facts]:
     for b in f["breaks"]:
         if b["kind"] != "plain" or b["total_ms"] > 1:
             add(b["total_ms"], f"{_short(b)}: graph break, {b['reason']}", b["id"])
-    for r in f["recompiles"]:
+    for same in _by_place(f["recompiles"]):  # each has the cost of all
+        r, others = same[0], len(same) - 1
         what = f"{r['source']} {r['what']}"
-        add(r["total_ms"], f"{_short(r)}: compiled {r['entries']} times, {what}", r["id"])
+        more = f"; and {others} other reason{'s' if others > 1 else ''}" if others else ""
+        add(r["total_ms"], f"{_short(r)}: compiled {r['entries']} times, {what}{more}", r["id"])
     for v in f["fallbacks"]:
         add(0.0, f"{_short(v)}: runs op by op, {v['text']}", "fallbacks")
     for p in f["places"]:
@@ -430,10 +432,17 @@ def _warnings(f: Facts) -> list[Facts]:
     return sorted(out, key=lambda w: -w["ms"])
 
 
+def _by_place(rows: list[Facts]) -> list[list[Facts]]:
+    places: dict[tuple[str, int, str], list[Facts]] = {}
+    for r in rows:
+        places.setdefault((r["file"], r["line"], r["function"]), []).append(r)
+    return list(places.values())
+
+
 def _short(place: Facts) -> str:
     if not place["file"]:
         return "a graph"
-    return f"{os.path.basename(place['file'])}:{place['line']}"
+    return f"{numbers.file_name(place['file'])}:{place['line']}"
 
 
 # ---- the machine ----

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 _UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -32,3 +34,9 @@ def size(n: float) -> str:
 
 def percent(x: float) -> str:
     return f"{x * 100:.3g} %"
+
+
+def file_name(path: str) -> str:
+    """The last part of a path, with its folder where many files have that name: autograd/__init__.py."""
+    folder, name = os.path.split(path)
+    return f"{os.path.basename(folder)}/{name}" if name == "__init__.py" and folder else name

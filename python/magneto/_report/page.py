@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
 import pathlib
 from typing import Any
 
@@ -46,7 +45,7 @@ def render(facts: dict[str, Any]) -> str:
         amount=numbers.amount,
         bytes=numbers.size,
         percent=numbers.percent,
-        base=os.path.basename,
+        base=numbers.file_name,
         tree=_tree,
     )
     texts = facts["texts"]

@@ -282,6 +282,8 @@ static int decode_lines(PyCodeObject *co, MgCode *c) {
     Py_DECREF(row);
   }
   Py_DECREF(rows);
+  for (int u = 0; u < c->n && !c->line[u]; u++)
+    c->line[u] = co->co_firstlineno; /* what makes cells has none */
   return PyErr_Occurred() ? -1 : 0;
 }
 
