@@ -18,6 +18,7 @@
 #include "record/dispatch/dispatch.h"
 #include "record/fx/fx.h"
 #include "record/snapshot/snapshot.h"
+#include "record/symbolic/number_index.h"
 #include "record/symbolic/unbacked.h"
 #include "record/tensor/leaf_grad.h"
 #include "record/tensor/standin.h"
@@ -603,6 +604,7 @@ int mg_joint_record(MgRec *r, const MgSnapshot *snap) {
   const ValRef *out;
   int nout = mg_snapshot_outputs(snap, &out);
   if (joint_ask_autograd(r)) return -1;
+  mg_pick_check(r->cap, out, nout);
   bool hooks = mg_tensorhook_any_made(r) && (joint_writes_older(r) || joint_results_tracked(r, out, nout) ||
                                              mg_tensorhook_on_result(r, out, nout));
   int takes = hooks ? joint_takes_hooks(r, snap, out, nout) : 1;

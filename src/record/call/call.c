@@ -560,6 +560,7 @@ static PyObject *call_special(const MgCall *c, MgAction act) {
   case ACT_getter: return call_getter(c);
   case ACT_one_hot: return mg_call_one_hot(c);
   case ACT_attention: return mg_call_attention(c);
+  case ACT_pick: return mg_call_pick(c);
   case ACT_grad_mode: return mg_call_grad_mode(c);
   case ACT_node_hook: return mg_function_hook(c);
   case ACT_asks_function: return mg_fmodes_ask(c, call_hands_over());

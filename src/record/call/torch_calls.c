@@ -21,6 +21,7 @@
 #include "record/fx/fx_modes.h"
 #include "record/object/attributes.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_index.h"
 #include "record/symbolic/number_ops.h"
 #include "record/symbolic/sizes.h"
 
@@ -104,6 +105,34 @@ PyObject *mg_call_attention(const MgCall *c) {
   PyObject *r = mg_call_plain(&inner);
   if (names != c->kwnames) Py_DECREF(names);
   return r;
+}
+
+/* The only item of a list of one, else o itself. */
+static PyObject *torch_only(PyObject *o) {
+  bool one = (PyList_CheckExact(o) || PyTuple_CheckExact(o)) && PySequence_Fast_GET_SIZE(o) == 1;
+  return one ? PySequence_Fast_GET_ITEM(o, 0) : o;
+}
+
+/* select(x, dim, index) and roll(x, shifts, dims) by one number out of a tensor, which may be no size. */
+PyObject *mg_call_pick(const MgCall *c) {
+  PyObject *self = PyCFunction_Check(c->f) ? PyCFunction_GET_SELF(c->f) : NULL;
+  bool method = self && mg_standin_is(self);
+  if (c->n != (method ? 2 : 3) || !PyCFunction_Check(c->f)) return mg_call_plain(c);
+  if (!method) self = c->npos ? c->arg[0] : Py_None;
+  bool roll = *((PyCFunctionObject *)c->f)->m_ml->ml_name == 'r';
+  PyObject *const *first = torch_argument(c, !method, roll ? "shifts" : "dim"), *const *second =
+                                                                                    torch_argument(
+                                                                                        c, !method + 1,
+                                                                                        roll ? "dims"
+                                                                                             : "index");
+  if (!first || !second || !mg_standin_is(self)) return mg_call_plain(c);
+  PyObject *number = roll ? torch_only(*first) : *second, *along = roll ? torch_only(*second) : *first;
+  const MgVal *v = mg_val(mg_rec->g, mg_standin_val(self));
+  long dim = PyLong_CheckExact(along) ? PyLong_AsLong(along) : v->ndim;
+  if (dim < 0) dim += v->ndim;
+  bool known = dim >= 0 && dim < v->ndim && !mg_sym_is(mg_rec->x, v->size[dim], 0) && mg_pick_may(number);
+  if (!known) return mg_call_plain(c);
+  return roll ? mg_pick_roll(self, number, dim) : mg_pick_select(self, dim, number);
 }
 
 /* A list of numbers that are tensors here: the numbers in them.  New. */

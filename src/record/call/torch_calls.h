@@ -14,6 +14,7 @@ PyObject *mg_call_made_tensor(const MgCall *c, PyObject *r,
                               ValRef out); /* r is what c gave, a stand-in; stolen; out: mg_call_out before */
 PyObject *mg_call_one_hot(const MgCall *c); /* torch_calls.c */
 PyObject *mg_call_attention(const MgCall *c);
+PyObject *mg_call_pick(const MgCall *c);                  /* select() and roll() */
 ValRef mg_call_out(const MgCall *c);                      /* what a stand-in given as out= stands for, or 0 */
 PyObject *mg_call_script(const MgCall *c);                /* a torch.jit.ScriptFunction */
 PyObject *mg_call_sizes(const MgCall *c, uint32_t nodes); /* after an exception in a graph with symbolic

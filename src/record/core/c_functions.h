@@ -42,6 +42,7 @@ typedef enum MgAction {
   ACT_getter,
   ACT_one_hot,
   ACT_attention,
+  ACT_pick, /* by a number out of a tensor, or as it is */
   ACT_grad_mode,
   ACT_node_hook,
   ACT_asks_function,

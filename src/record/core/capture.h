@@ -100,6 +100,7 @@ struct MgCapture {
   uint32_t cap_spent;
   struct MgFunction *function; /* calls of autograd.Function that autograd tracks (autograd_function.c) */
   struct MgHooked *hooked;     /* hooks on tensors that are part of the gradient graph (tensor_hooks.c) */
+  struct MgPick *picks;        /* copies that stand for views (number_index.c); NULL: none */
   bool arrays;                 /* NumPy arrays are among the inputs */
   bool loops;                  /* the graph calls a while_loop */
   bool in_part;                /* a branch or the body of a loop is being recorded */

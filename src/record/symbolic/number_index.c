@@ -10,6 +10,7 @@
 #include "record/core/recording.h"
 #include "record/symbolic/item_numbers.h"
 #include "record/symbolic/number.h"
+#include "record/symbolic/number_ops.h"
 #include "record/symbolic/sizes.h"
 #include "record/symbolic/unbacked.h"
 #include "results.h"
@@ -31,7 +32,7 @@ static bool ask_tensor(PyObject *o) {
   const MgRec *r = mg_rec;
   ValRef v = mg_standin_is(o) ? mg_standin_val(o) : 0;
   return v && !r->want_fx && !mg_val(r->g, v)->ndim && mg_dtype_is_int(mg_val(r->g, v)->dtype) &&
-         mg_symdata_may(r->cap, true) && mg_symvalue_can(r->cap, o);
+         (mg_symdata_may(r->cap, true) || mg_symdata_picks(r->cap)) && mg_symvalue_can(r->cap, o);
 }
 
 /* A subscript: a tensor as the number in it.  New. */
@@ -59,12 +60,107 @@ static PyObject *ask_numbers(PyObject *key) {
   return t;
 }
 
+/* ---- what a number picks where it may be no size ---- */
+
+/* A copy that the graph has where eager has a view. */
+typedef struct MgPick {
+  ValRef copy, base;
+  struct MgPick *next;
+} MgPick;
+
+bool mg_pick_may(PyObject *o) {
+  MgSymNode *n = mg_ask_late(o);
+  return n && mg_symfloat_class(o) == &PyLong_Type && mg_symdata_picks(n->cap);
+}
+
+/* x[:, ..., number, ...] with dim slices before it, as a 1-dim tensor: one row. */
+static PyObject *pick_row(PyObject *tensor, Py_ssize_t dim, PyObject *number) {
+  PyObject *t = mg_symfloat_standin(number), *place = t ? PyObject_CallMethod(t, "reshape", "i", 1) : NULL,
+           *all = place ? PySlice_New(NULL, NULL, NULL) : NULL, *key = all ? PyTuple_New(dim + 1) : NULL,
+           *row = NULL;
+  for (Py_ssize_t i = 0; key && i < dim; i++) PyTuple_SET_ITEM(key, i, Py_NewRef(all));
+  if (key) {
+    PyTuple_SET_ITEM(key, dim, Py_NewRef(place));
+    row = PyObject_GetItem(tensor, key);
+  }
+  Py_XDECREF(t);
+  Py_XDECREF(place);
+  Py_XDECREF(all);
+  Py_XDECREF(key);
+  return row;
+}
+
+PyObject *mg_pick_select(PyObject *tensor, Py_ssize_t dim, PyObject *number) {
+  MgCapture *cap = mg_rec->cap;
+  PyObject *row = pick_row(tensor, dim, number);
+  MgPick *p = row ? mg_new(mg_rec->ctx, MgPick, 1) : NULL;
+  if (p) {
+    *p = (MgPick){mg_standin_val(row), mg_standin_val(tensor), cap->picks};
+    cap->picks = p;
+  } else if (row) PyErr_NoMemory();
+  PyObject *r = p ? PyObject_CallMethod(row, "select", "ni", dim, 0) : NULL;
+  Py_XDECREF(row);
+  return r;
+}
+
+/* range(size) as a tensor on the device of `like`. */
+static PyObject *pick_range(PyObject *like, PyObject *size) {
+  PyObject *torch = mg_import("torch"), *arange = torch ? PyObject_GetAttrString(torch, "arange") : NULL,
+           *device = arange ? PyObject_GetAttrString(like, "device") : NULL;
+  PyObject *args = device ? PyTuple_Pack(1, size) : NULL,
+           *kw = args ? Py_BuildValue("{s:O}", "device", device) : NULL,
+           *r = kw ? PyObject_Call(arange, args, kw) : NULL;
+  Py_XDECREF(torch);
+  Py_XDECREF(arange);
+  Py_XDECREF(device);
+  Py_XDECREF(args);
+  Py_XDECREF(kw);
+  return r;
+}
+
+PyObject *mg_pick_roll(PyObject *tensor, PyObject *number, Py_ssize_t dim) {
+  SymRef e = mg_val(mg_rec->g, mg_standin_val(tensor))->size[dim];
+  PyObject *size = mg_symsize_object(mg_rec->cap, e), *all = size ? pick_range(tensor, size) : NULL,
+           *by = all ? mg_symfloat_standin(number) : NULL;
+  if (by && mg_symnode_of(size))
+    Py_SETREF(size, mg_symfloat_standin(size)); /* torch would ask for the number */
+  PyObject *back = by && size ? PyObject_CallMethod(all, "sub", "O", by) : NULL,
+           *place = back ? PyObject_CallMethod(back, "remainder", "O", size) : NULL,
+           *r = place ? PyObject_CallMethod(tensor, "index_select", "nO", dim, place) : NULL;
+  Py_XDECREF(size);
+  Py_XDECREF(all);
+  Py_XDECREF(by);
+  Py_XDECREF(back);
+  Py_XDECREF(place);
+  return r;
+}
+
+void mg_pick_check(MgCapture *cap, const ValRef *out, int nout) {
+  const MgGraph *g = cap->rec->g;
+  bool seen = false;
+  for (const MgPick *p = cap->picks; p && !seen; p = p->next) {
+    uint32_t copy = mg_val(g, p->copy)->storage, base = mg_val(g, p->base)->storage;
+    for (int i = 0; i < nout; i++) seen |= mg_val(g, out[i])->storage == copy;
+    for (NodeRef n = mg_val(g, p->copy)->def + 1; n < g->nnode && !seen; n++)
+      seen = mg_node_writes(g, mg_node(g, n), copy) || mg_node_writes(g, mg_node(g, n), base);
+  }
+  if (seen) mg_retry_fail(cap->rec, RETRY_picked);
+}
+
+/* ---- subscripts ---- */
+
+/* One number of a subscript. */
+static PyObject *ask_one(PyObject *tensor, Py_ssize_t dim, PyObject *number) {
+  return mg_pick_may(number) ? mg_pick_select(tensor, dim, number)
+                             : PyObject_CallMethod(tensor, "select", "nO", dim, number);
+}
+
 /* The last number first, so that dimensions keep their numbers. */
 static PyObject *ask_select(PyObject *tensor, PyObject *key) {
   PyObject *t = Py_NewRef(tensor), *rest = PyList_New(0), *index = NULL;
   for (Py_ssize_t i = PyTuple_GET_SIZE(key); rest && t && i-- > 0;) {
     PyObject *o = PyTuple_GET_ITEM(key, i);
-    if (ask_index(o)) Py_SETREF(t, PyObject_CallMethod(t, "select", "nO", i, o));
+    if (ask_index(o)) Py_SETREF(t, ask_one(t, i, o));
     else if (PyList_Insert(rest, 0, o)) Py_CLEAR(t);
   }
   if (t && rest && PyList_GET_SIZE(rest) && (index = PyList_AsTuple(rest)))
@@ -80,8 +176,7 @@ PyObject *mg_symask_item(PyObject *tensor, PyObject *key) {
   bool one = ask_index(key) || ask_tensor(key);
   if (!one && (!PyTuple_CheckExact(key) || PyTuple_GET_SIZE(key) > ndim)) return NULL;
   PyObject *numbers = one ? ndim ? ask_number(key) : NULL : ask_numbers(key), *r = NULL;
-  if (numbers)
-    r = one ? PyObject_CallMethod(tensor, "select", "iO", 0, numbers) : ask_select(tensor, numbers);
+  if (numbers) r = one ? ask_one(tensor, 0, numbers) : ask_select(tensor, numbers);
   Py_XDECREF(numbers);
   return r;
 }

@@ -10,7 +10,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdbool.h>
+#include "ir/graph/graph.h"
 
+typedef struct MgCapture MgCapture;
 typedef struct MgSymNode MgSymNode;
 
 /* The node of a number that depends on data; NULL: something else. */
@@ -18,6 +20,15 @@ MgSymNode *mg_ask_late(PyObject *o);
 /* x[key], where the key is such a number, one from sizes, or a 0-dim tensor of integers, or a tuple with
  * some: by select(), which does not ask for it; NULL without an exception: something else. */
 PyObject *mg_symask_item(PyObject *tensor, PyObject *key);
+/* Is o a number out of a tensor that may be no size, and picks by being a tensor (mg_symdata_picks)? */
+bool mg_pick_may(PyObject *o);
+/* tensor.select(dim, number) and tensor.roll(number, dim) with such a number; 0 <= dim < tensor.ndim.  New.
+ */
+PyObject *mg_pick_select(PyObject *tensor, Py_ssize_t dim, PyObject *number);
+PyObject *mg_pick_roll(PyObject *tensor, PyObject *number, Py_ssize_t dim);
+/* What is selected so is a copy where eager has a view.  Fails the retry `picked` if that can be seen: the
+ * copy, or what it was selected from, is written later, or the copy is among the results. */
+void mg_pick_check(MgCapture *cap, const ValRef *out, int nout);
 /* dict[key] where one of them is a number that runs compute.  *same is the key of the dict that equals `key`,
  * borrowed; what it equals is guarded.
  * 1 found; 0 there is none; -1 with an exception; MG_ASK_PYTHON: there is no such number, or too many keys.

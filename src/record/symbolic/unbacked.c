@@ -34,6 +34,14 @@ bool mg_symdata_may(MgCapture *cap, bool shape) {
   return true;
 }
 
+bool mg_symdata_picks(MgCapture *cap) {
+  MgRec *r = cap->rec;
+  if (mg_retry_denied(r, RETRY_picked) || !r->guards || !r->cfg || r->want_fx || r->in_joint ||
+      cap->in_part || cap->wrappers)
+    return false;
+  return !mg_symdata_may(cap, true);
+}
+
 bool mg_symdata_in(const MgCapture *cap, SymRef e) { return e && cap->rec->x->trait[e] & EX_DATA; }
 
 /* ---- numbers and sizes ---- */

@@ -16,6 +16,8 @@ typedef struct MgSymNode MgSymNode;
 
 enum { DATA_HINT = 37 }; /* what tentative answers compute with */
 
+/* Where it may not: may such a number pick by being a tensor (number_index.h)? */
+bool mg_symdata_picks(MgCapture *cap);
 /* May this recording have them?  shape: as a size of a result, else as a number out of a tensor. */
 bool mg_symdata_may(MgCapture *cap, bool shape);
 /* Do graphs for custom backends have numbers (shape: sizes) that depend on data?  When torch's own switch

@@ -45,6 +45,10 @@ def selects_with_grad(x):
     return (x[x > 0] * 2).sum()
 
 
+def returns_a_picked_row(x, i):
+    return (x * 2)[i]
+
+
 def selects_beside_function(x, y):
     return Twice.apply(y).detach() + (x[x > 0] * 2).sum()
 
@@ -132,6 +136,12 @@ PROGRAMS = {
     "switch": (switches_leaf, lambda: [torch.ones(3), torch.ones(3)], {}, {"switch": 1}),
     "grad": (selects_with_grad, lambda: [leaf(3)], {}, {"grad": 1}),
     "data": (selects_beside_function, lambda: [torch.ones(3), leaf(3)], {}, {"data": 1}),
+    "picked": (
+        returns_a_picked_row,
+        lambda: [leaf(3, 2), torch.tensor(1)],
+        {},
+        {"grad": 1, "picked": 1},
+    ),
     "unroll": (breaks_in_loop, lambda: [torch.ones(3)], {}, {"unroll": 1}),
     "sizes": (raises_after_sizes, lambda: [torch.ones(5)], {"dynamic": True}, {"sizes": 1}),
     "loops": (breaks_in_scan, lambda: [torch.ones(40, 2)], {}, {"loops": 1}),
