@@ -1,6 +1,8 @@
 /* See the header. */
+#define _GNU_SOURCE /* pthread_getattr_np */
 #include "base/memory_room.h"
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -47,4 +49,25 @@ unsigned mg_room_threads(unsigned n, uint64_t keep) {
   if (room <= keep) return 0;
   uint64_t most = (room - keep) / MG_ROOM_THREAD;
   return most < n ? (unsigned)most : n;
+}
+
+/* ---- the C stack ---- */
+
+enum { STACK_SHARE = 4 };
+static _Thread_local uintptr_t stack_mark; /* below it the stack is low; 0: not asked yet */
+
+/* Where the thread's stack begins to be low; 1, which no address is below, when that is not known. */
+static uintptr_t stack_find_mark(void) {
+  pthread_attr_t attr;
+  void *end = NULL;
+  size_t size = 0;
+  if (pthread_getattr_np(pthread_self(), &attr)) return 1;
+  int rc = pthread_attr_getstack(&attr, &end, &size);
+  pthread_attr_destroy(&attr);
+  return rc ? 1 : (uintptr_t)end + size / STACK_SHARE;
+}
+
+bool mg_stack_low(void) {
+  if (!stack_mark) stack_mark = stack_find_mark();
+  return (uintptr_t)__builtin_frame_address(0) < stack_mark;
 }

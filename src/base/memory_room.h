@@ -1,4 +1,4 @@
-/* How much memory this process may still map.
+/* How much memory this process may still map, and what is left of the calling thread's C stack.
  * In: RLIMIT_AS and RLIMIT_DATA, and what /proc says of this process.  Out: a number of bytes.
  * Not seen: memory that the machine lacks; the kernel then ends the process, eager or not. */
 #ifndef MG_MEMORY_ROOM_H
@@ -15,4 +15,7 @@
 uint64_t mg_room(void); /* bytes; UINT64_MAX: there is no limit */
 /* How many of up to n further threads have room beside `keep` bytes. */
 unsigned mg_room_threads(unsigned n, uint64_t keep);
+/* Less than a quarter of the thread's stack is left: a frame of the user's program must not cost C stack any
+ * more.  False when the bounds of the stack are not known. */
+bool mg_stack_low(void);
 #endif

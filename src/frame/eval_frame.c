@@ -4,7 +4,7 @@
  * The hook is installed for the interpreter, so what it does is decided per thread; it chains
  * to the function it found. */
 #include "frame/eval_frame.h"
-#include "base/stack_room.h"
+#include "base/memory_room.h"
 #include "entry/launch/config.h"
 #include "frame/frame_driver.h"
 #include "host/python/pyobject.h"

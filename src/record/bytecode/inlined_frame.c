@@ -3,7 +3,7 @@
 #include "host/python/pyobject.h"
 #include "record/bytecode/inlined_frame.h"
 #include <string.h>
-#include "base/stack_room.h"
+#include "base/memory_room.h"
 #include "host/python/code_info.h"
 #include "host/python/decode.h"
 #include "host/python/hook_mode.h"

@@ -11,14 +11,13 @@
 #include "runtime/direct/conv_tile.h"
 #include "runtime/engine/simd_end.h"
 #if defined(__x86_64__)
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
+MG_TARGET_BEGIN("avx2,fma")
 #define SIMD_SET avx2
 #define SIMD_LANES 8
 #include "runtime/engine/simd.h"
 #include "runtime/direct/conv_tile.h"
 #include "runtime/engine/simd_end.h"
-#pragma GCC pop_options
+MG_TARGET_END
 #endif
 
 const ConvSet *conv_set(void) {

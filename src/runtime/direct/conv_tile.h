@@ -180,11 +180,11 @@ MG_INLINE void SIMD_FN(conv_copy_row)(float *to, const float *from, int64_t n, i
   } else {
     for (; i + SIMD_LANES < n; i += SIMD_LANES) {
       VF a = *(const VF *)(from + 2 * i), b = *(const VF *)(from + 2 * i + SIMD_LANES);
-      *(VF *)(to + i) = __builtin_shuffle(a, b, (VI)CONV_EVEN);
+      *(VF *)(to + i) = MG_SHUFFLE_2(a, b, (VI)CONV_EVEN);
     }
     const float *last = from + 2 * (n - SIMD_LANES); /* nothing behind the last element is read */
     VF a = *(const VF *)last, b = *(const VF *)(last + SIMD_LANES - 1);
-    *(VF *)(to + n - SIMD_LANES) = __builtin_shuffle(a, b, (VI)CONV_EVEN_LAST);
+    *(VF *)(to + n - SIMD_LANES) = MG_SHUFFLE_2(a, b, (VI)CONV_EVEN_LAST);
   }
 }
 

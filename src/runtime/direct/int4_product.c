@@ -76,8 +76,7 @@ static void int4_load(Int4Rows *t, int64_t group, int64_t lanes) {
 #include "runtime/direct/int4_tile.h"
 #include "runtime/engine/simd_end.h"
 #if defined(__x86_64__)
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
+MG_TARGET_BEGIN("avx2,fma")
 #define SIMD_SET avx2
 #define SIMD_LANES 8
 #define SIMD_MAX(a, b) ((MgF8)_mm256_max_ps((__m256)(a), (__m256)(b)))
@@ -86,10 +85,9 @@ static void int4_load(Int4Rows *t, int64_t group, int64_t lanes) {
 #include "runtime/engine/simd.h"
 #include "runtime/direct/int4_tile.h"
 #include "runtime/engine/simd_end.h"
-#pragma GCC pop_options
+MG_TARGET_END
 static const MgF16 int4_numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw")
+MG_TARGET_BEGIN("avx512f,avx512dq,avx512vl,avx512bw")
 #define SIMD_SET avx512
 #define SIMD_LANES 16
 #define SIMD_MAX(a, b) ((MgF16)_mm512_max_ps((__m512)(a), (__m512)(b)))
@@ -98,7 +96,7 @@ static const MgF16 int4_numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
 #include "runtime/engine/simd.h"
 #include "runtime/direct/int4_tile.h"
 #include "runtime/engine/simd_end.h"
-#pragma GCC pop_options
+MG_TARGET_END
 #endif
 
 static const Int4Set *int4_set(void) {

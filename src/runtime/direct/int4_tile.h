@@ -10,8 +10,8 @@ MG_INLINE void SIMD_FN(int4_terms)(const float *t, VF *scale, VF *zero) {
   MG_UNROLL
   for (int i = 0; i < SIMD_LANES; i++) even[i] = 2 * i, odd[i] = 2 * i + 1;
   VF a = *(const VF *)t, b = *(const VF *)(t + SIMD_LANES);
-  *scale = __builtin_shuffle(a, b, even);
-  *zero = __builtin_shuffle(a, b, odd) - 8.f * *scale;
+  *scale = MG_SHUFFLE_2(a, b, even);
+  *zero = MG_SHUFFLE_2(a, b, odd) - 8.f * *scale;
 }
 
 /* `depth` rows of the run at p, whose bits lie at `shift`, as floats that are `panel` apart. */

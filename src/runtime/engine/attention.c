@@ -83,8 +83,7 @@ static float nothing_seen(float *s, int64_t n) {
 #include "runtime/engine/attention_tile.h"
 #include "runtime/engine/simd_end.h"
 #if defined(__x86_64__)
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
+MG_TARGET_BEGIN("avx2,fma")
 #define SIMD_SET avx2
 #define SIMD_LANES 8
 #define SIMD_MAX(a, b) ((MgF8)_mm256_max_ps((__m256)(a), (__m256)(b)))
@@ -93,9 +92,8 @@ static float nothing_seen(float *s, int64_t n) {
 #include "runtime/engine/simd.h"
 #include "runtime/engine/attention_tile.h"
 #include "runtime/engine/simd_end.h"
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f")
+MG_TARGET_END
+MG_TARGET_BEGIN("avx512f")
 #define SIMD_SET avx512
 #define SIMD_LANES 16
 #define SIMD_MAX(a, b) ((MgF16)_mm512_max_ps((__m512)(a), (__m512)(b)))
@@ -104,7 +102,7 @@ static float nothing_seen(float *s, int64_t n) {
 #include "runtime/engine/simd.h"
 #include "runtime/engine/attention_tile.h"
 #include "runtime/engine/simd_end.h"
-#pragma GCC pop_options
+MG_TARGET_END
 #endif
 
 /* few: rows of q, k and v are read as they are, by whole vectors where their width is a multiple of these. */

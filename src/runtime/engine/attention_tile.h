@@ -10,7 +10,7 @@
     VI to_;                                                                                                  \
     MG_UNROLL                                                                                                \
     for (int i_ = 0; i_ < SIMD_LANES; i_++) to_[i_] = i_ ^ by_;                                              \
-    (v) = with((v), __builtin_shuffle((v), to_));                                                            \
+    (v) = with((v), MG_SHUFFLE((v), to_));                                                                   \
   }
 enum {
   SIMD_FN(PANEL) = SIMD_LANES * SDPA_WIDE, /* columns of a register tile, and of a panel of keys */

@@ -110,8 +110,7 @@ static inline void gemm_fetch(GemmAhead *h) {
 #include "runtime/engine/gemm_tile.h"
 #include "runtime/engine/simd_end.h"
 #if defined(__x86_64__)
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
+MG_TARGET_BEGIN("avx2,fma")
 #define SIMD_SET avx2
 #define SIMD_LANES 8
 #define SIMD_MAX(a, b) ((MgF8)_mm256_max_ps((__m256)(a), (__m256)(b)))
@@ -120,9 +119,8 @@ static inline void gemm_fetch(GemmAhead *h) {
 #include "runtime/engine/simd.h"
 #include "runtime/engine/gemm_tile.h"
 #include "runtime/engine/simd_end.h"
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw")
+MG_TARGET_END
+MG_TARGET_BEGIN("avx512f,avx512dq,avx512vl,avx512bw")
 #define SIMD_SET avx512
 #define SIMD_LANES 16
 #define SIMD_MAX(a, b) ((MgF16)_mm512_max_ps((__m512)(a), (__m512)(b)))
@@ -131,7 +129,7 @@ static inline void gemm_fetch(GemmAhead *h) {
 #include "runtime/engine/simd.h"
 #include "runtime/engine/gemm_tile.h"
 #include "runtime/engine/simd_end.h"
-#pragma GCC pop_options
+MG_TARGET_END
 #endif
 
 /* ---- 16-bit operands ---- */

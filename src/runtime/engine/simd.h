@@ -1,7 +1,7 @@
 /* GNU vectors for code that is compiled once per instruction set: a transposition in registers.
  * Everything is a macro or inlined, because functions must not pass such vectors by value
  * between instruction sets.
- * Code of one set begins by including this file again, between #pragma GCC target lines, after
+ * Code of one set begins by including this file again, between MG_TARGET_BEGIN and MG_TARGET_END, after
  *   SIMD_SET    the set's name, part of the names of functions
  *   SIMD_LANES  floats of a vector register
  *   SIMD_MAX    the larger of two vectors, lane by lane
@@ -9,6 +9,7 @@
  * and spill (4 to 7 times slower). */
 #ifndef MG_SIMD_H
 #define MG_SIMD_H
+#include "base/compiler.h"
 
 typedef float MgF16 __attribute__((vector_size(64), aligned(4)));
 typedef int MgI16 __attribute__((vector_size(64), aligned(4)));
@@ -18,7 +19,6 @@ typedef float MgF4 __attribute__((vector_size(16), aligned(4)));
 typedef int MgI4 __attribute__((vector_size(16), aligned(4)));
 
 #define MG_INLINE static inline __attribute__((always_inline))
-#define MG_UNROLL _Pragma("GCC unroll 16")
 
 /* One stage of a transposition of V rows r[]: rows i and i + S exchange elements, those that `lo` and `hi`
  * name, by shuffles that stay in lanes of four floats or move whole ones: one instruction each. */
@@ -33,8 +33,8 @@ typedef int MgI4 __attribute__((vector_size(16), aligned(4)));
     for (int i = 0; i < V; i++)                                                                              \
       if (!(i & S)) {                                                                                        \
         MgF##V a = r[i], b = r[i + S];                                                                       \
-        r[i] = __builtin_shuffle(a, b, to_[0]);                                                              \
-        r[i + S] = __builtin_shuffle(a, b, to_[1]);                                                          \
+        r[i] = MG_SHUFFLE_2(a, b, to_[0]);                                                                   \
+        r[i + S] = MG_SHUFFLE_2(a, b, to_[1]);                                                               \
       }                                                                                                      \
   }
 /* Four rows at a time: lane l of r[i + c] becomes column 4 l + c of rows i to i + 3. */

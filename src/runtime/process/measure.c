@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "base/compiler.h"
 #include "base/ctx.h"
 #include "base/log.h"
 #include "runtime/process/cpu.h"
@@ -49,7 +50,7 @@ enum { ROOF_FLOATS = 8 << 20, ROOF_PARTS = 64, ROOF_ROUNDS = 6, ROOF_TURNS = 1 <
     const RoofVec##set *restrict a = buf[1], *restrict b = buf[2];                                           \
     for (int64_t i = begin * part; i < end * part; i++) to[i] = a[i] + b[i] * 0.5f;                          \
   }                                                                                                          \
-  __attribute__((target(attributes), optimize("fp-contract=fast"))) static void roof_chain_##set(            \
+  __attribute__((target(attributes))) MG_CONTRACT static void roof_chain_##set(                              \
       void *const *buf, const int64_t *size, int64_t begin, int64_t end) {                                   \
     RoofVec##set v[ROOF_CHAINS], by = {0};                                                                   \
     float *out = buf[0];                                                                                     \

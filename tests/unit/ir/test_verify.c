@@ -88,8 +88,8 @@ static void test_writebacks(void) {
 
 static void test_primitives(void) {
   static const char *const whole[] = {
-      "%1 = input f32[4]\n%2 = input f32[3]\n%3, %4 = aten::_foreach_neg([%1, %2]) : f32[4], f32[3]\nreturn "
-      "%3, %4\n",
+      ("%1 = input f32[4]\n%2 = input f32[3]\n%3, %4 = aten::_foreach_neg([%1, %2]) : f32[4], f32[3]\n"
+       "return %3, %4\n"),
       "%1 = input f32[4,4]\n%2 = aten::trace(%1) : f32[]\nreturn %2\n",
       "%1 = input f32[4,3]\n%2 = input f32[3]\n%3 = aten::mv(%1, %2) : f32[4]\nreturn %3\n",
   };
