@@ -13,6 +13,7 @@
 #include "record/call/python_calls.h"
 #include "record/core/identity.h"
 #include "record/core/recording.h"
+#include "record/dispatch/recurrent.h"
 #include "record/object/fresh.h"
 #include "record/object/lazy_constants.h"
 #include "record/object/wrap.h"
@@ -202,7 +203,7 @@ static PyObject *inlined_opaque(PyThreadState *ts, MgFrame *f, bool given, int t
 /* Why this frame cannot be run at all while recording: a break is set. */
 static bool inlined_refuses(MgFrame *f, PyCodeObject *co) {
   if (mg_rec->abort) return false;
-  bool packed = mg_skip_packed(f);
+  bool packed = mg_skip_packed(f) && !mg_recurrent_packs(mg_rec->cap);
   if (packed || mg_skip_breaks(co)) {
     mg_rec_break(packed ? BK_data_dependent : BK_user, "call of torch's %.100s",
                  PyUnicode_AsUTF8(co->co_qualname));

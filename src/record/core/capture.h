@@ -38,6 +38,7 @@ typedef struct MgSymSizes { /* of one recording */
   const int64_t *probe; /* the symbols' values while a meta kernel is tried; NULL: none is */
   bool second;          /* it is the second try */
   bool inputs;          /* the tries are about sizes of inputs, none of which is settled by them */
+  bool own;             /* the kernel is the program's own: they settle no size of an input either */
   bool symbolic;        /* a meta kernel computes with the symbols themselves */
   bool exact;           /* and may not ask for the number of one */
   uint32_t asked;       /* how many sizes it asked for that only data tells (meta_new_size.c) */

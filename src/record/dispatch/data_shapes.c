@@ -406,7 +406,7 @@ static SymRef data_again(Data *d, ValRef *const out[2], int i, int k, int64_t t)
 }
 
 /* Two sets of values.  round: data: all of one set are equal, since some have to be; inputs: this run's, and
- * others that answers of the program are likely to allow. */
+ * others that answers of the program are likely to allow, or equal ones stay equal. */
 static void data_values(const Data *d, int round, int64_t *const at[2]) {
   static const int prime[] = {101, 103, 107, 109, 113, 127, 131, 137, 139, 149};
   const MgSymSizes *s = &d->r->cap->sizes;
@@ -417,6 +417,7 @@ static void data_values(const Data *d, int round, int64_t *const at[2]) {
                                                              : hint + 1;
       at[k][i] = s->inputs      ? (k ? other : hint)
                  : s->of[i].val ? prime[round ? 0 : i % 10] * (k ? 6 : 2)
+                 : k && s->own  ? (round ? hint + 1 : other)
                                 : hint;
     }
 }
@@ -431,6 +432,7 @@ static int data_try(Data *d, const MgFrontOp *fo, int round) {
   int n = 0;
   if (!env) return PyErr_NoMemory(), -1;
   if (d->op->mutates || d->op->is_view || !fo->plain) return DATA_try;
+  cap->sizes.own = strncmp(d->op->name, "aten::", 6) != 0;
   data_values(d, round, at);
   for (int k = 0; k < 2; k++) {
     PyObject *none = NULL;
@@ -438,6 +440,7 @@ static int data_try(Data *d, const MgFrontOp *fo, int round) {
     cap->sizes.second = k;
     int rc = mg_metainfer_run(d->r, fo, d->n, &none);
     cap->sizes.probe = NULL;
+    if (k || rc) cap->sizes.own = false;
     Py_XDECREF(none);
     if (rc && d->r->abort) return -1;
     if (rc) return mg_clear_for_another_way(), DATA_try;

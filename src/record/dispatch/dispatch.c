@@ -408,8 +408,10 @@ static int dispatch_infer(MgCapture *cap, const MgFrontOp *fo, NodeRef n, bool d
   if (refused || (rc == MG_UNSUP && fo->plain && fo->op->mutates && mg_infer_cannot_store(r->g, n)))
     return mg_rec_break(BK_refused, "%s refuses its arguments", fo->op->full), -1;
   data = cap->sizes.unknown || (cap->sizes.ndata && mg_symdata_reads(cap, n));
+  cap->sizes.asked = 0;
   if (!data && !mg_infer_doubts(r->g, n) && mg_symfollow(r, fo, n, pyret)) return 0;
   if (r->abort) return -1;
+  data |= cap->sizes.asked > 0;
   int done = data ? META_DATA : mg_metainfer_run(r, fo, n, pyret);
   if (done != META_DATA) return done;
   mg_node(r->g, n)->out = before.out;

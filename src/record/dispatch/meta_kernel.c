@@ -625,7 +625,9 @@ int mg_metainfer_symbolic(MgRec *r, const MgFrontOp *fo, NodeRef n, bool exact, 
   PyObject *off = mg_fmodes_off();
   s->symbolic = true;
   s->exact = exact;
+  s->asked = 0;
   int rc = off ? metainfer_by_symbols(r, fo, n, pyret) : -1;
+  if (s->asked) rc = -1; /* made up */
   s->symbolic = s->exact = false;
   if (off && mg_context_exit(off)) rc = -1;
   mg_hook_mode = mode;

@@ -65,9 +65,11 @@ bool mg_symfollow(MgRec *r, const MgFrontOp *fo, NodeRef n, PyObject **pyret) {
   const MgNode before = *mg_node(r->g, n);
   if (!s->nsrc || s->off || !r->guards || !mg_symfollow_reads(r->g, n)) return false;
   if (follow_by_symbols(r, fo, n, true, pyret)) return true;
+  if (s->asked) goto none; /* for a size that only data tells */
   bool twice = !r->want_fx && !fo->op->mutates && !fo->op->is_view;
   if (twice && mg_symdata_twice(r, fo, n)) return true;
   if (!r->abort && follow_by_symbols(r, fo, n, false, pyret)) return true;
+none:
   mg_node(r->g, n)->out = before.out;
   mg_node(r->g, n)->nout = before.nout;
   return false;

@@ -70,7 +70,8 @@ static bool symsize_late(void *of, SymRef e) { return mg_symdata_in(of, e); }
 
 static int64_t symsize_value(void *of, SymRef e) {
   MgCapture *cap = of;
-  if (cap->sizes.inputs && cap->sizes.probe) return mg_sym_eval(cap->rec->x, e, cap->sizes.probe);
+  if ((cap->sizes.inputs || cap->sizes.own) && cap->sizes.probe)
+    return mg_sym_eval(cap->rec->x, e, cap->sizes.probe);
   if (mg_symdata_in(cap, e)) return mg_symdata_value(cap, e);
   int64_t v = mg_sym_hint(cap->rec->x, e);
   PyObject *k = mg_symsize_int_in(cap, v);

@@ -71,6 +71,56 @@ static SymRef data_compute(MgCapture *cap, const MgSymNode *n) {
   }
 }
 
+/* ---- the same number, asked for twice ---- */
+
+static bool data_same_arg(const MgArg *a, const MgArg *b) {
+  if (a->tag != b->tag) return false;
+  switch ((MgArgTag)a->tag) {
+  case MA_none: return true;
+  case MA_int: return a->u.sym == b->u.sym;
+  case MA_bool: return a->u.b == b->u.b;
+  case MA_dtype:
+  case MA_memory_format: return a->u.code == b->u.code;
+  default: return false;
+  }
+}
+
+static bool data_written_from(const MgGraph *g, NodeRef n, uint32_t storage) {
+  for (; n < g->nnode; n++)
+    if (mg_node_writes(g, mg_node(g, n), storage)) return true;
+  return false;
+}
+
+/* Are two values one, an element of a tensor that nothing was written to since, maybe converted? */
+static bool data_same_element(const MgGraph *g, ValRef a, ValRef b) {
+  for (NodeRef first = 0;;) {
+    if (a == b) return !first || !data_written_from(g, first, mg_val(g, a)->storage);
+    const MgVal *x = mg_val(g, a), *y = mg_val(g, b);
+    if (!x->def || !y->def) return false;
+    const MgNode *m = mg_node(g, x->def), *n = mg_node(g, y->def);
+    if (m->op != n->op || (m->op->code != TOP_select_int && m->op->code != TOP__to_copy) ||
+        m->narg != n->narg)
+      return false;
+    for (int i = 1; i < m->narg; i++)
+      if (!data_same_arg(&m->arg[i], &n->arg[i])) return false;
+    first = x->def;
+    a = mg_node_first(m);
+    b = mg_node_first(n);
+  }
+}
+
+/* The symbol that stands for such a number already; 0: there is none. */
+static SymRef data_known_item(const MgCapture *cap, const MgSizeOf *of) {
+  const MgSymSizes *s = &cap->sizes;
+  for (uint32_t i = 0; i < s->nsrc; i++) {
+    const MgSizeOf *have = &s->of[i];
+    if (have->val && have->dim == MG_SIZE_ITEM && have->at == of->at &&
+        data_same_element(cap->rec->g, have->val, of->val))
+      return s->ref[i];
+  }
+  return 0;
+}
+
 SymRef mg_symdata_number(MgSymNode *n) {
   MgCapture *cap = n->cap;
   if (n->kind != 'i' || !mg_symdata_may(cap, false)) return 0;
@@ -79,6 +129,7 @@ SymRef mg_symdata_number(MgSymNode *n) {
   ValRef val = n->row ? n->row : mg_symnode_val(n);
   if (!val) return 0;
   MgSizeOf of = {.val = val, .dim = MG_SIZE_ITEM, .at = n->row ? n->at : 0, .node = n};
+  if ((n->size = data_known_item(cap, &of))) return n->size;
   return n->size = mg_symsize_symbol(cap, 0, &of, DATA_HINT,
                                      n->calc == CALC_abs && !n->row ? 0 : -MG_SIZE_MOST, MG_SIZE_MOST);
 }

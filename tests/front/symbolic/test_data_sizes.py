@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch.utils import _pytree as pytree
 
 import magneto
-from support import assert_same, counts
+from support import assert_counts, assert_same, counts
 
 R, T = torch.randn, torch.tensor
 
@@ -479,6 +479,46 @@ def test_operators_whose_meta_kernel_asks_for_a_size(fullgraph):
             assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
     s = counts()
     assert s.graphs == 1 and not s.reasons and not s.fallbacks, s
+
+
+@torch.library.custom_op("data_sizes::split", mutates_args=())
+def split(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x[(x > 0).nonzero()[:, 0]], x.sum(1)
+
+
+@split.register_fake
+def split_fake(x):
+    return x.new_empty([torch.library.get_ctx().new_dynamic_size(), x.shape[1]]), x.new_empty([x.shape[0]])
+
+
+def test_such_operators_keep_the_symbols_of_inputs():
+    def f(x):
+        some, each = split(x * 2)
+        return some.sin(), each + 1, each.shape[0]
+
+    g = magneto.compile(f, dynamic=True)
+    for n in (7, 12, 4):
+        x = R(n, 3 + n)
+        for a, b in zip(f(x), g(x)):
+            assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+    assert_counts(graphs=1, breaks=0, recompiles=0)
+
+
+def test_one_element_asked_for_twice_is_one_number():
+    def f(x, n):
+        n = n * 1
+        y = x.new_zeros(n[0]) + x.new_ones(int(n[0]))
+        if y.shape[0] == n[0].item():
+            y = y * 2
+        n[0] += 1
+        return y, x.new_ones(n[0])
+
+    g = magneto.compile(f)
+    for k in (3, 5):
+        x = R(4), torch.tensor([k, 9])
+        for a, b in zip(f(*x), g(*x)):
+            assert torch.equal(a, b)
+    assert_counts(graphs=1, breaks=0)
 
 
 def test_such_operators_break_where_gradients_are_wanted():
