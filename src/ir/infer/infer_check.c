@@ -341,7 +341,10 @@ static bool rule_masked_fill(const Check *c) {
 static bool rule_masked_scatter(const Check *c) {
   return check_mask(c, "mask") && check_dtypes(check_val(c, "self"), check_val(c, "source"));
 }
-static bool rule_where(const Check *c) { return check_mask(c, "condition"); }
+static bool rule_where(const Check *c) { /* uint8 is deprecated, and torch's meta kernel refuses it */
+  const MgVal *condition = check_val(c, "condition");
+  return check_mask(c, "condition") || condition->dtype == DT_u8;
+}
 static bool rule_triangle(const Check *c) { return check_rank(check_val(c, "self"), 2, MG_INFER_RANK); }
 static bool rule_trace(const Check *c) { return check_rank(check_val(c, "self"), 2, 2); }
 static bool rule_t(const Check *c) { return check_rank(check_val(c, "self"), 0, 2); }

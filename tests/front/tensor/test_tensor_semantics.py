@@ -551,3 +551,24 @@ def test_out_of_another_dtype(dtype):
         assert (results[0] is None) == (results[1] is None)
         if results[0] is not None:
             torch.testing.assert_close(*results)
+
+
+@pytest.mark.filterwarnings("ignore:where received a uint8 condition")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool])
+def test_where_of_a_condition_of_uint8(dtype):
+    """Deprecated, but eager takes it, and torch's meta kernel does not."""
+
+    def f(mask, x, y):
+        return torch.where(mask.unsqueeze(1), x, y), torch.where(
+            mask * 2, x, ~y if dtype is torch.bool else -y
+        )
+
+    magneto.reset()
+    mask = torch.tensor([0, 1, 3, 0], dtype=torch.uint8)
+    x, y = (BASE > 0, BASE < 1) if dtype is torch.bool else (BASE.clone().requires_grad_(), BASE + 1)
+    got, want = magneto.compile(f, fullgraph=True)(mask, x, y), f(mask, x, y)
+    for a, b in zip(got, want):
+        assert a.dtype == b.dtype and torch.equal(a, b)
+    if x.requires_grad:
+        grads = [torch.autograd.grad(r[0].sum() + r[1].sin().sum(), x)[0] for r in (got, want)]
+        torch.testing.assert_close(*grads)
