@@ -7,7 +7,6 @@
  * inputs, and lets PyTorch do it. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <structmember.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/bits.h"
@@ -16,6 +15,7 @@
 #include "entry/grad/bucketed_backward.h"
 #include "entry/grad/joint_plans.h"
 #include "entry/grad/later_backward.h"
+#include "entry/grad/node_type.h"
 #include "entry/grad/result_links.h"
 #include "entry/grad/undefined_tangents.h"
 #include "entry/launch/graph_interp.h"
@@ -648,52 +648,33 @@ static PyMethodDef gradnode_apply_def = {"apply", (PyCFunction)(void *)gradnode_
                                          NULL};
 static PyMethodDef gradnode_hook_def = {"_register_hook_dict", gradnode_hook, METH_O, NULL};
 
-PyObject *mg_gradnode_class(const char *name, PyObject *base, PyObject *body) {
-  PyObject *t = body ? PyObject_CallFunction((PyObject *)&PyType_Type, "s(O)O", name, base, body) : NULL;
-  Py_XDECREF(body);
-  return t;
-}
-
-int mg_gradnode_find_slot(PyObject *type, const char *name, Py_ssize_t *at) {
-  PyObject *d = PyObject_GetAttrString(type, name);
-  if (!d) return -1;
-  bool ok = Py_TYPE(d) == &PyMemberDescr_Type;
-  if (ok) *at = ((PyMemberDescrObject *)d)->d_member->offset;
-  else PyErr_SetString(PyExc_ImportError, "magneto: the type of gradient nodes has no C slots");
-  Py_DECREF(d);
-  return ok ? PyObject_DelAttrString(type, name) : -1;
-}
-
 static int gradnode_make_types(PyObject *base, PyObject *setup) {
   PyObject *forward = PyCFunction_New(&gradnode_forward_def, NULL), *fwd = NULL, *apply = NULL, *hook = NULL;
-  PyObject *bwd = mg_gradnode_class(
+  PyObject *bwd = mg_nodetype_backward(
       "MagnetoBackward", base,
       Py_BuildValue("{s:(ssssssss),s:s,s:O,s:O}", "__slots__", "_owner", "_state", "_kept", "_left",
                     "_hooked", "_links", "_parts", "_part", "__module__", "magneto._magneto",
                     "clear_saved_tensors_on_access", Py_False, "boxed_grads_call", Py_False));
   int rc = -1;
   if (!forward || !bwd) goto done;
-  if (mg_gradnode_find_slot(bwd, "_owner", &gradnode_owner) ||
-      mg_gradnode_find_slot(bwd, "_state", &gradnode_state))
+  if (mg_nodetype_slot(bwd, "_owner", &gradnode_owner) || mg_nodetype_slot(bwd, "_state", &gradnode_state))
     goto done;
-  if (mg_gradnode_find_slot(bwd, "_kept", &gradnode_kept) ||
-      mg_gradnode_find_slot(bwd, "_left", &gradnode_left))
+  if (mg_nodetype_slot(bwd, "_kept", &gradnode_kept) || mg_nodetype_slot(bwd, "_left", &gradnode_left))
     goto done;
-  if (mg_gradnode_find_slot(bwd, "_links", &gradnode_links)) goto done;
-  if (mg_gradnode_find_slot(bwd, "_hooked", &gradnode_hooked)) goto done;
-  if (mg_gradnode_find_slot(bwd, "_parts", &gradnode_parts) ||
-      mg_gradnode_find_slot(bwd, "_part", &gradnode_part))
+  if (mg_nodetype_slot(bwd, "_links", &gradnode_links)) goto done;
+  if (mg_nodetype_slot(bwd, "_hooked", &gradnode_hooked)) goto done;
+  if (mg_nodetype_slot(bwd, "_parts", &gradnode_parts) || mg_nodetype_slot(bwd, "_part", &gradnode_part))
     goto done;
   if (!(apply = PyDescr_NewMethod((PyTypeObject *)bwd, &gradnode_apply_def))) goto done;
   if (PyObject_SetAttrString(bwd, "apply", apply)) goto done;
   if (!(gradnode_register = PyObject_GetAttrString(base, "_register_hook_dict"))) goto done;
   if (!(hook = PyDescr_NewMethod((PyTypeObject *)bwd, &gradnode_hook_def))) goto done;
   if (PyObject_SetAttrString(bwd, "_register_hook_dict", hook)) goto done;
-  fwd = mg_gradnode_class("Magneto", base,
-                          Py_BuildValue("{s:O,s:O,s:O,s:s,s:O,s:O}", "_backward_cls", bwd, "forward", forward,
-                                        "setup_context", setup, "__module__", "magneto._magneto",
-                                        "clear_saved_tensors_on_access", Py_False, "boxed_grads_call",
-                                        Py_False));
+  fwd = mg_nodetype_forward("Magneto", base,
+                            Py_BuildValue("{s:O,s:O,s:O,s:s,s:O,s:O}", "_backward_cls", bwd, "forward",
+                                          forward, "setup_context", setup, "__module__", "magneto._magneto",
+                                          "clear_saved_tensors_on_access", Py_False, "boxed_grads_call",
+                                          Py_False));
   if (!fwd || !(gradnode_apply = PyObject_GetAttrString(fwd, "apply"))) goto done;
   rc = 0;
 done:
@@ -713,7 +694,7 @@ int mg_gradnode_init(void) {
   PyObject *autograd = c ? PyObject_GetAttrString(c, "_autograd") : NULL;
   int rc = -1;
   if (!base || !setup || !autograd) goto done;
-  if (mg_names_init() || mg_gradpart_init()) goto done;
+  if (mg_names_init() || mg_nodetype_init() || mg_gradpart_init()) goto done;
   if (!(gradnode_task_keeps = PyObject_GetAttrString(autograd, "_get_current_graph_task_keep_graph")))
     goto done;
   rc = gradnode_make_types(base, setup) || mg_links_init(base, setup) ? -1 : 0;

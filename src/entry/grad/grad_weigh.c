@@ -11,10 +11,9 @@
 
 typedef struct Weigh {
   MgAutograd *a;
-  PyObject **in;   /* nprimal, owned: aliases of what requires grad */
-  PyObject *leaf;  /* tuple of these */
-  PyObject *given; /* list: gradients of the results that require one; NULL until the first run */
-  PyObject *grad;  /* torch.autograd.grad */
+  PyObject **in;  /* nprimal, owned: aliases of what requires grad */
+  PyObject *leaf; /* tuple of these */
+  PyObject *grad; /* torch.autograd.grad */
 } Weigh;
 
 /* Saved tensors may pass hooks of the program: then nothing is tried. */
@@ -50,69 +49,83 @@ static void weigh_end(Weigh *w) {
   for (uint32_t i = 0; w->in && i < w->a->nprimal; i++) Py_XDECREF(w->in[i]);
   free(w->in);
   Py_XDECREF(w->leaf);
-  Py_XDECREF(w->given);
   Py_XDECREF(w->grad);
 }
 
-/* The results that require grad, and ones for them. */
-static PyObject *weigh_results(Weigh *w, PyObject *const *out) {
-  PyObject *l = PyList_New(0), *given = w->given ? NULL : PyList_New(0), *m = mg_import("torch");
-  bool ok = l && m && (given || w->given);
-  for (uint32_t i = 0; ok && i < w->a->nres; i++) {
+/* The results that require grad, and ones for them, made anew as a loss makes its gradient: what a pass is
+ * handed is then not in cache.  -1: no. */
+static int weigh_results(Weigh *w, PyObject *const *out, PyObject *results, PyObject *given) {
+  PyObject *m = mg_import("torch");
+  int rc = m ? 0 : -1;
+  for (uint32_t i = 0; !rc && i < w->a->nres; i++) {
     if (!out[i] || !PyObject_TypeCheck(out[i], mg_torch.tensor) || !mg_facts_requires_grad(out[i])) continue;
-    ok = !PyList_Append(l, out[i]);
-    if (!ok || !given) continue;
     PyObject *one = PyObject_CallMethod(m, "ones_like", "O", out[i]);
-    ok = one && !PyList_Append(given, one);
+    if (!one || PyList_Append(results, out[i]) || PyList_Append(given, one)) rc = -1;
     Py_XDECREF(one);
   }
   Py_XDECREF(m);
-  if (ok && given) w->given = given, given = NULL;
-  Py_XDECREF(given);
-  if (!ok) Py_CLEAR(l);
-  return l;
+  return rc;
 }
 
-/* One way, forward and backward, which is timed. */
-static bool weigh_run(Weigh *w, bool nodes, float *ms) {
+/* One way, forward and backward, both of which are timed. */
+static bool weigh_run(Weigh *w, bool nodes, float *forward, float *pass) {
   MgAutograd *a = w->a;
-  double t0 = 0;
-  bool ok;
-  PyObject **out = mg_calloc(a->nres + 1, sizeof *out), *l = NULL, *args = NULL, *kw = NULL, *r = NULL;
-  if (!out || (nodes ? mg_autograd_run_nodes(a, w->in, out) : mg_autograd_run(a, w->in, NULL, out)))
-    goto done;
-  if (!(l = weigh_results(w, out)) || !PyList_GET_SIZE(l)) goto done;
-  args = PyTuple_Pack(3, l, w->leaf, w->given);
-  kw = Py_BuildValue("{s:O}", "allow_unused", Py_True);
+  MgTrialWay way = nodes ? WAY_eager : WAY_compiled;
+  PyObject **out = mg_calloc(a->nres + 1, sizeof *out), *args = NULL, *kw = NULL, *r = NULL;
+  PyObject *l = PyList_New(0), *given = PyList_New(0);
+  double t0 = mg_now_ms();
+  if (!l || !given || !out) goto done;
+  if (nodes ? mg_autograd_run_nodes(a, w->in, out) : mg_autograd_run(a, w->in, NULL, out)) goto done;
+  *forward = (float)mg_trial_took(way, t0);
   t0 = mg_now_ms();
+  if (weigh_results(w, out, l, given) || !PyList_GET_SIZE(l)) goto done;
+  args = PyTuple_Pack(3, l, w->leaf, given);
+  kw = Py_BuildValue("{s:O}", "allow_unused", Py_True);
   if (args && kw) r = PyObject_Call(w->grad, args, kw);
-done:
-  ok = r != NULL;
+done:;
+  bool ok = r != NULL;
   Py_XDECREF(r);
   Py_XDECREF(args);
   Py_XDECREF(l);
+  Py_XDECREF(given);
   for (uint32_t i = 0; out && i < a->nres; i++) Py_XDECREF(out[i]);
-  *ms = (float)mg_trial_took(nodes ? WAY_eager : WAY_compiled, t0); /* with the end of the nodes */
+  *pass = (float)mg_trial_took(way, t0); /* with the end of the nodes */
   free(out);
   Py_XDECREF(kw);
   return ok;
 }
 
-bool mg_gradweigh(MgAutograd *a, PyObject *const *in, float ms[2]) {
+/* A few runs of one way in a row; the best of all rows.  The first makes caches warm. */
+static bool weigh_row(Weigh *w, bool nodes, MgWeighed *ms) {
+  double start = mg_now_ms();
+  for (int i = 0; i <= MG_TUNE_WEIGH_ROW; i++) {
+    float first = 0, second = 0;
+    if (!weigh_run(w, nodes, &first, &second)) return false;
+    if (i && first < ms->forward[nodes]) ms->forward[nodes] = first;
+    if (i && second < ms->pass[nodes]) ms->pass[nodes] = second;
+    if (i && mg_now_ms() - start > MG_TUNE_WEIGH_MS / 2) break;
+  }
+  return true;
+}
+
+bool mg_gradweigh(MgAutograd *a, PyObject *const *in, MgWeighed *ms) {
   Weigh w = {.a = a};
-  ms[0] = ms[1] = 1e30f;
+  for (int way = 0; way < 2; way++) ms->forward[way] = ms->pass[way] = 1e30f;
   if (!mg_abi.aoti_torch_grad_mode_is_enabled()) return false;
   bool ok = !weigh_is_seen() && weigh_begin(&w, in);
   double start = mg_now_ms();
-  for (int i = 0; ok && i <= MG_TUNE_WHOLE_TIMED; i++) {
-    for (int way = 0; ok && way < 2; way++) {
-      float took = 0;
-      ok = weigh_run(&w, way, &took);
-      if (i && took < ms[way]) ms[way] = took; /* the first ones make caches warm */
-    }
-    if (i && mg_now_ms() - start > MG_TUNE_WEIGH_MS) break;
+  for (int i = 0; ok && i < MG_TUNE_WEIGH_ROWS; i++) {
+    ok = weigh_row(&w, false, ms) && weigh_row(&w, true, ms);
+    if (mg_now_ms() - start > MG_TUNE_WEIGH_MS) break;
   }
   weigh_end(&w);
   if (!ok) PyErr_Clear(); /* nothing is lost: the call itself comes after it */
   return ok;
+}
+
+float mg_gradweigh_both(const MgWeighed *ms, bool nodes, float forward) {
+  float longer = MG_TUNE_WEIGH_COLD * (forward - ms->forward[nodes]);
+  if (longer > MG_TUNE_WEIGH_COLD_MOST) longer = MG_TUNE_WEIGH_COLD_MOST;
+  if (longer < -MG_TUNE_WEIGH_COLD_MOST) longer = -MG_TUNE_WEIGH_COLD_MOST;
+  return forward + ms->pass[nodes] + longer;
 }

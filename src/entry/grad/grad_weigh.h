@@ -9,7 +9,15 @@
 
 typedef struct MgAutograd MgAutograd;
 
-/* ms[0]: compiled, ms[1]: op by op.  Nothing that may be seen outside: a graph that writes inputs or draws
- * random numbers is not weighed.  False: not known (errors are cleared). */
-bool mg_gradweigh(MgAutograd *a, PyObject *const *in, float ms[2]);
+typedef struct MgWeighed { /* milliseconds: compiled, op by op */
+  float forward[2];        /* of a forward here */
+  float pass[2];           /* of the pass behind it, with the making of the gradient it is handed */
+} MgWeighed;
+
+/* Nothing of it may be seen outside: a graph that writes inputs or draws random numbers is not weighed.
+ * False: not known (errors are cleared). */
+bool mg_gradweigh(MgAutograd *a, PyObject *const *in, MgWeighed *ms);
+/* What forward and backward take in the program, where the forward takes `forward` milliseconds: it begins
+ * with guards, or is CPython's. */
+float mg_gradweigh_both(const MgWeighed *ms, bool nodes, float forward);
 #endif

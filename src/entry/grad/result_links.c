@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "entry/grad/joint_plans.h"
+#include "entry/grad/node_type.h"
 #include "host/python/glue.h"
 #include "host/python/names.h"
 #include "host/python/pyobject.h"
@@ -294,12 +295,11 @@ int mg_links_init(PyObject *base, PyObject *setup) {
   PyObject *body = Py_BuildValue("{s:(sss),s:s,s:O,s:O}", "__slots__", "_links", "_join", "_index",
                                  "__module__", "magneto._magneto", "clear_saved_tensors_on_access", Py_False,
                                  "boxed_grads_call", Py_False);
-  PyObject *bwd = mg_gradnode_class("MagnetoResultBackward", base, body), *fwd = NULL, *forward = NULL;
+  PyObject *bwd = mg_nodetype_backward("MagnetoResultBackward", base, body), *fwd = NULL, *forward = NULL;
   int rc = -1;
   if (!bwd || PyType_Ready(&links_type)) goto done;
-  if (mg_gradnode_find_slot(bwd, "_links", &port_links) || mg_gradnode_find_slot(bwd, "_join", &port_join))
-    goto done;
-  if (mg_gradnode_find_slot(bwd, "_index", &port_index)) goto done;
+  if (mg_nodetype_slot(bwd, "_links", &port_links) || mg_nodetype_slot(bwd, "_join", &port_join)) goto done;
+  if (mg_nodetype_slot(bwd, "_index", &port_index)) goto done;
   if (!(links_register = PyObject_GetAttrString(base, "_register_hook_dict"))) goto done;
   if (!(links_post = PyObject_GetAttrString(base, "register_hook"))) goto done;
   if (!(links_pre = PyObject_GetAttrString(base, "register_prehook"))) goto done;
@@ -307,7 +307,7 @@ int mg_links_init(PyObject *base, PyObject *setup) {
   body = Py_BuildValue("{s:O,s:O,s:O,s:s,s:O,s:O}", "_backward_cls", bwd, "forward", forward, "setup_context",
                        setup, "__module__", "magneto._magneto", "clear_saved_tensors_on_access", Py_False,
                        "boxed_grads_call", Py_False);
-  if (!(fwd = mg_gradnode_class("MagnetoResult", base, body)) ||
+  if (!(fwd = mg_nodetype_forward("MagnetoResult", base, body)) ||
       !(links_apply = PyObject_GetAttrString(fwd, "apply")))
     goto done;
   rc = 0;

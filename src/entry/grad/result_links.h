@@ -41,9 +41,4 @@ int mg_links_init(PyObject *base, PyObject *setup);
 /* The gradients of the results that result k is computed from, in their order, op by op.  node: that of all
  * results. New tuple. */
 PyObject *mg_gradnode_between(PyObject *node, uint32_t k, PyObject *tangent);
-/* type(name, (base,), body); steals body. */
-PyObject *mg_gradnode_class(const char *name, PyObject *base, PyObject *body);
-/* Where a slot of the type lies.  Its descriptor is removed: the slot is C's alone, deallocation still clears
- * it.  -1 with an exception. */
-int mg_gradnode_find_slot(PyObject *type, const char *name, Py_ssize_t *at);
 #endif

@@ -2,6 +2,7 @@
  * graphs with symbolic sizes). */
 #ifndef MG_EXEC_H
 #define MG_EXEC_H
+#include "entry/grad/grad_weigh.h"
 #include "entry/guard/source_kinds.h"
 
 typedef struct MgAutograd MgAutograd;
@@ -60,7 +61,7 @@ struct MgExec {
   uint8_t *inference; /* by output: see mg_inference_mode_outputs */
   bool plan_failed;   /* a run of the plan ended in an error of ours: nodes run instead from then on */
   bool weigh;         /* the next run of a graph with backward compares both ways (grad_weigh.h) */
-  float weighed[2];   /* milliseconds of backward: compiled, op by op */
+  MgWeighed weighed;  /* what that found */
   bool no_modes;      /* torch_function modes or subclasses were seen: what they do is part of the graph */
   bool no_autocast;   /* autocast was on at the start: its casts are nodes, so runs have it off */
 };

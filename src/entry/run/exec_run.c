@@ -187,7 +187,7 @@ static int exec_run_grad(MgExec *e, PyObject *const *in, MgClaims *claims, PyObj
   bool asked = e->grad->asked && !e->grad->lost;
   if (e->weigh && !claims) {
     e->weigh = false;
-    if (anomaly || !mg_gradweigh(e->grad, in, e->weighed)) e->weighed[1] = 1e30f;
+    if (anomaly || !mg_gradweigh(e->grad, in, &e->weighed)) e->weighed.pass[true] = 1e30f;
   }
   if (!e->plan_failed && !anomaly && !asked && mg_exec_alone(e->written, e->ninput, in)) {
     int rc = mg_autograd_run(e->grad, in, claims ? &check : NULL, outs);

@@ -2,6 +2,7 @@
 #include "entry/run/whole_trial.h"
 #include "base/env.h"
 #include "base/log.h"
+#include "entry/grad/grad_weigh.h"
 #include "entry/grad/joint_plans.h"
 #include "entry/guard/guard_set.h"
 #include "entry/launch/stats.h"
@@ -85,7 +86,7 @@ bool mg_whole_leaves(MgEntry *e, MgExecAt *at, bool unseen) {
     else if (whole_applies(e, at)) whole_begin(e, w);
     else w->phase = WHOLE_kept;
     return false;
-  case WHOLE_timed: return w->runs & 1;
+  case WHOLE_timed: return w->runs / MG_TUNE_WHOLE_ROW & 1;
   case WHOLE_left:
     if (unseen && !at) whole_burst(e);
     return true;
@@ -104,9 +105,9 @@ void mg_whole_note(MgEntry *e, MgExecAt *at, bool eager, double ms) {
   MgWhole *w = whole_of(e, at);
   MgExec *x = whole_exec(e, at);
   if (w->phase == WHOLE_weighed && x) { /* the run has noted both */
-    w->plan += x->weighed[0];
-    w->eager += x->weighed[1];
-    whole_decide(e, w, 1.0f); /* op by op backward takes a bit more than eager's */
+    w->plan = mg_gradweigh_both(&x->weighed, false, w->plan);
+    w->eager = mg_gradweigh_both(&x->weighed, true, w->eager);
+    whole_decide(e, w, MG_TUNE_WHOLE_GRAD);
     return;
   }
   if (w->phase != WHOLE_timed) return;

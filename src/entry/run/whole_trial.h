@@ -1,7 +1,8 @@
 /* Is a small graph worth running?  An operation by itself has nothing to be fused with, and ATen's kernel for
  * it may be the better one.
  * In: hits of entries that are a whole function of few nodes, with the time each took.  Out: which calls to
- * leave to CPython.  Plan and CPython take the program's own calls in turns, so measuring costs nothing.
+ * leave to CPython.  Plan and CPython take a few of the program's own calls by turns, so measuring
+ * costs nothing.
  * The plan's time has its guards, which a call that is left to CPython hardly needs.
  * A graph with symbolic sizes is judged for each of its sizes.
  * Backward is timed apart, on aliases of the inputs (entry/grad/grad_weigh.h). */

@@ -67,6 +67,15 @@ bool mg_state_node_hooks(void) { return mg_abi.node_hooks_empty && !mg_abi.node_
 
 bool mg_state_functorch(void) { return state.functorch_key && state.key_included(state.functorch_key); }
 
+bool mg_state_functorch_unused(void) {
+  return mg_abi.functorch_tls && mg_abi.set_functorch_tls && !*mg_abi.functorch_tls();
+}
+
+void mg_state_functorch_forget(void) {
+  const void *none[2] = {NULL, NULL}; /* a shared_ptr to nothing */
+  mg_abi.set_functorch_tls(none);
+}
+
 bool mg_state_jit_tracing(void) {
   return *state.jit_tracing() != NULL;
 } /* a shared_ptr: its first word points to the state */

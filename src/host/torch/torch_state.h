@@ -26,6 +26,10 @@ typedef struct MgTorchState {
 const char *mg_state_init(void);          /* looks the accessors up; NULL, or what is missing */
 void mg_state_set_functorch_key(int key); /* torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode */
 bool mg_state_functorch(void);            /* inside of a torch.func transform? */
+/* Has no torch.func transform run in this thread yet?  Asking torch for their depth makes the thread's record
+ * of them, which each backward pass copies from then on. */
+bool mg_state_functorch_unused(void);
+void mg_state_functorch_forget(void); /* makes it so again; no transform is active */
 bool mg_state_jit_tracing(void);
 bool mg_state_node_hooks(void);     /* inside of torch.autograd.graph.node_creation_hook? */
 long mg_state_function_modes(void); /* length of the stack of torch_function modes */

@@ -112,6 +112,7 @@ struct MgCapture {
   bool grad_was_on, anomaly_was_on, begun; /* state at begin, restored at the end */
   int32_t autocast_depth;                  /* depth of `with autocast` at begin */
   long modes_before, functorch_before;     /* depths of torch's stacks at begin */
+  bool functorch_unused;                   /* at begin: mg_state_functorch_unused */
   PyObject *fmodes;   /* list: the torch_function modes that were active (function_modes.c) */
   bool fmodes_known;  /* it is complete: mg_standin_end restores them */
   PyObject *autocast; /* autocast state at begin, see standin_save_autocast */

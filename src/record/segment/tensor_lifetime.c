@@ -263,7 +263,8 @@ int mg_standin_begin(MgRec *r) {
   mg_symsize_begin(cap, mg_retry_denied(r, RETRY_sizes) || !r->guards);
   if (!(cap->objs = PyList_New(0))) return -1;
   cap->modes_before = standin_call_long("_len_torch_dispatch_stack");
-  cap->functorch_before = standin_functorch_depth();
+  cap->functorch_unused = mg_state_functorch_unused();
+  cap->functorch_before = cap->functorch_unused ? 0 : standin_functorch_depth();
   if (PyErr_Occurred()) return -1;
   /* A mode of the user must see every op as it happens, and tensors inside vmap or grad are wrappers. */
   if (cap->modes_before > 0) return mg_rec_break(BK_dispatch_mode, "a torch dispatch mode is active"), -1;
@@ -303,6 +304,7 @@ static void standin_pop_modes(MgCapture *cap) {
   mg_fmodes_restore(cap);
   if (cap->functorch_before >= 0 && standin_functorch_depth() > cap->functorch_before)
     standin_functorch_undo(cap->functorch_before);
+  if (cap->functorch_unused) mg_state_functorch_forget();
 }
 
 void mg_standin_end(MgRec *r) {

@@ -53,6 +53,9 @@ static void abi_load_once(void) {
   OPTIONAL(node_hooks_empty, abi_cpu, "_ZN2at4impl17NodeCreationHooks5emptyEv");
   OPTIONAL(grad_fn, abi_cpu, "_ZNK2at10TensorBase7grad_fnEv");
   OPTIONAL(exec_info, abi_cpu, "_ZN5torch8autograd32get_current_graph_task_exec_infoEv");
+  OPTIONAL(functorch_tls, abi_cpu, "_ZN2at9functorch20functorchTLSAccessorEv");
+  OPTIONAL(set_functorch_tls, abi_cpu,
+           "_ZN2at9functorch15setFuncTorchTLSERKSt10shared_ptrIKNS0_16FuncTorchTLSBaseEE");
   OPTIONAL(graph_task, abi_cpu, "_ZN5torch8autograd25get_current_graph_task_idEv");
   OPTIONAL(gradient_number, abi_cpu, "_ZN2at15sequence_number4peekEv");
   /* Through libtorch_cpu's handle, dlsym searches its dependencies: the OpenMP runtime that torch itself

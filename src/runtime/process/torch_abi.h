@@ -72,6 +72,8 @@ typedef struct MgAbi {
   const void *(*exec_info)(void);    /* get_current_graph_task_exec_info: NULL outside of backward passes */
   int (*graph_task)(void);           /* get_current_graph_task_id: -1 outside of backward passes */
   uint64_t (*gradient_number)(void); /* at::sequence_number::peek: of the next gradient node of the thread */
+  const void *const *(*functorch_tls)(void);      /* functorchTLSAccessor: a shared_ptr of the thread */
+  void (*set_functorch_tls)(const void *const *); /* setFuncTorchTLS, given a shared_ptr */
   void (*gomp_parallel)(void (*fn)(void *), void *arg, unsigned nthreads, unsigned flags);
   void (*gomp_barrier)(void);
   int (*omp_get_thread_num)(void);

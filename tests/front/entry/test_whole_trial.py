@@ -97,6 +97,17 @@ def test_other_sizes_are_compiled_after_one_was_left():
     assert not _is_compiled(fast(torch.randn(10, requires_grad=True)))
 
 
+def test_timed_calls_of_one_way_follow_each_other():
+    """In turns each way would find the other's code in cache, which costs CPython most."""
+    fast = magneto.compile(_tiny)
+    x = torch.randn(10, requires_grad=True)
+    with trials_take(compiled=1, eager=2):
+        ways = [_is_compiled(fast(x)) for _ in range(26)]
+    changes = sum(a != b for a, b in zip(ways, ways[1:]))
+    assert ways.count(False) == 8
+    assert changes <= 4
+
+
 def test_the_program_sees_nothing_of_a_trial():
     """Neither hooks nor gradients nor hooks of saved tensors nor generators."""
     x = torch.randn(10, requires_grad=True)
