@@ -195,8 +195,8 @@ static MgRc mp_blocks(MpState *m, MgMemPlan *out) {
 /* Places the blocks when all sizes are known now. */
 static MgRc mp_place(MpState *m, MgMemPlan *out) {
   MgCtx *c = m->s->c;
-  MgPackBlock *b = mg_new(c, MgPackBlock, out->nblock + 1),
-              **work = mg_new(c, MgPackBlock *, out->nblock * 2 + 1);
+  MgPackBlock *b = mg_new(c, MgPackBlock, out->nblock + 1);
+  uint64_t *work = mg_new(c, uint64_t, mg_pack_room(out->nblock) / sizeof *work + 1);
   TRYP(b && work);
   for (uint32_t i = 0; i < m->f->nstep; i++) out->dynamic |= m->f->step[i].sized;
   for (uint32_t i = 0; i < out->nblock && !out->dynamic; i++) {

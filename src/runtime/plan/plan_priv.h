@@ -146,9 +146,9 @@ typedef struct MgPlanCall { /* everything one running call writes; owned by one 
   bool *stage;       /* per input: moved, although library calls read it */
   MgTensor **staged; /* their copies, for graphs; NULL: there are none */
   MgPackBlock *pack; /* dynamic plans: the blocks, and room for 2 * nblock pointers */
-  MgPackBlock **work;
-  bool sized_for; /* sizes and offsets are evaluated, for the symbols' values in slot */
-  bool bound;     /* slots, arguments and ranges are set up */
+  void *work;        /* of mg_pack_again */
+  bool sized_for;    /* sizes and offsets are evaluated, for the symbols' values in slot */
+  bool bound;        /* slots, arguments and ranges are set up */
 } PlanRun;
 
 struct MgPlan {

@@ -51,7 +51,7 @@ static PlanRun *runs_new(const MgPlan *p) {
   if (p->sized) r->sized = mg_calloc(p->nengine, sizeof *r->sized);
   if (p->s.dynamic) {
     r->pack = mg_calloc(p->s.nblock, sizeof *r->pack);
-    r->work = mg_calloc(p->s.nblock * 2, sizeof *r->work);
+    r->work = mg_malloc(mg_pack_room(p->s.nblock));
   }
   bool ok = r->offset && (!p->sized || r->sized) && (!p->s.dynamic || (r->pack && r->work)) && r->slot &&
             r->arg && r->range && r->input && r->tensor && r->fresh && r->state && r->stage && r->cell;

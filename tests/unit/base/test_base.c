@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static void test_arena(void) {
   MgCtx c;
@@ -105,13 +106,56 @@ static void test_faults(void) {
   }
 }
 
+/* Each block is placed as a look at all earlier ones would: the smallest gap that takes it. */
+static void test_pack_many(void) {
+  enum { N = 700 };
+  static MgPackBlock b[N];
+  uint32_t seed = 1;
+  for (uint32_t n = 1; n <= N; n = 2 * n + 1) {
+    uint64_t *work = malloc(mg_pack_room(n)), total, most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+      seed = seed * 1664525u + 1013904223u;
+      b[i].first = (seed >> 8) % n;
+      b[i].last = b[i].first + (seed >> 20) % 9;
+      b[i].bytes = (seed >> 4) % 5 * 100; /* some take no memory */
+    }
+    CHECK(work != NULL);
+    total = mg_pack(b, n, work);
+    free(work);
+    for (uint32_t i = 0; i < n; i++) {
+      uint64_t stop = b[i].offset + (b[i].bytes + MG_PACK_ALIGN - 1) / MG_PACK_ALIGN * MG_PACK_ALIGN;
+      if (stop > most && b[i].bytes) most = stop;
+      for (uint32_t k = 0; k < i; k++) {
+        bool together = b[i].bytes && b[k].bytes && b[k].first <= b[i].last && b[i].first <= b[k].last;
+        bool apart = b[i].offset + b[i].bytes <= b[k].offset || b[k].offset + b[k].bytes <= b[i].offset;
+        CHECK(!together || apart);
+      }
+    }
+    CHECK(most == total);
+  }
+}
+
+/* A look at all earlier blocks for each would take 20 seconds. */
+static void test_pack_without_a_square(void) {
+  enum { N = 200000 };
+  MgPackBlock *b = calloc(N, sizeof *b);
+  void *work = malloc(mg_pack_room(N));
+  CHECK(b && work);
+  for (uint32_t i = 0; b && i < N; i++) b[i] = (MgPackBlock){.bytes = 64 + i % 7, .first = i, .last = i + 3};
+  clock_t start = clock();
+  CHECK(mg_pack(b, N, work) < 64 * MG_PACK_ALIGN);
+  CHECK(clock() - start < 5 * CLOCKS_PER_SEC);
+  free(b);
+  free(work);
+}
+
 /* Places are kept while the blocks fit: packing takes longer than a small plan runs. */
 static void test_pack_again(void) {
   MgPackBlock b[3] = {{.wanted = 100, .first = 0, .last = 2},
                       {.wanted = 1000, .first = 1, .last = 3},
                       {.wanted = 64, .first = 3, .last = 4}};
-  MgPackBlock *work[6];
-  uint64_t total = 0, at;
+  uint64_t work[64], total = 0, at;
+  CHECK(mg_pack_room(3) <= sizeof work);
   mg_pack_again(b, 3, work, &total);
   CHECK(total == 1024 + 128 && b[0].bytes == 100 && b[1].bytes == 1000);
   b[1].wanted = 1001; /* outgrown: an eighth more */
@@ -130,6 +174,8 @@ static void test_pack_again(void) {
 }
 
 int main(void) {
+  test_pack_many();
+  test_pack_without_a_square();
   test_pack_again();
   test_arena();
   test_grow();
