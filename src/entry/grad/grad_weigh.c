@@ -103,7 +103,8 @@ static bool weigh_row(Weigh *w, bool nodes, MgWeighed *ms) {
     if (!weigh_run(w, nodes, &first, &second)) return false;
     if (i && first < ms->forward[nodes]) ms->forward[nodes] = first;
     if (i && second < ms->pass[nodes]) ms->pass[nodes] = second;
-    if (i && mg_now_ms() - start > MG_TUNE_WEIGH_MS / 2) break;
+    double spent = mg_now_ms() - start;
+    if (i && spent > (i < MG_TUNE_WEIGH_LEAST ? 4 * MG_TUNE_WEIGH_MS : MG_TUNE_WEIGH_MS / 2)) break;
   }
   return true;
 }
