@@ -1,6 +1,7 @@
-/* A process forked while other threads compile finds every lock open, and compiles itself.  Skipped
- * (77) where no LLVM is found, and under AddressSanitizer: its allocator does not open its own locks
- * in a forked child (GCC 12), so any malloc there may wait for ever. */
+/* What a forked process finds of the parent's locks.  Each lock of the list is taken around fork(); the kernel
+ * cache and LLVM are behind such locks; and a process forked while other threads compile compiles itself.
+ * The last part is skipped (77) where no LLVM is found, and under AddressSanitizer: its allocator does not open
+ * its own locks in a forked child (GCC 12), so any malloc there may wait for ever. */
 #include "base/fork.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,7 +15,69 @@
 #include "runtime/code/load_llvm.h"
 #include "runtime/process/torch_abi.h"
 
+enum { SECONDS = 60 };
 static atomic_bool fork_stop;
+
+/* One lock that another thread holds for a while. */
+typedef struct Held {
+  MgForkLock lock;
+  atomic_bool taken, given;
+} Held;
+
+static void *hold(void *arg) {
+  Held *h = arg;
+  mg_fork_lock(h->lock);
+  h->taken = true;
+  usleep(20000);
+  h->given = true;
+  mg_fork_unlock(h->lock);
+  return NULL;
+}
+
+/* True if fork() waits for the thread that holds the lock, and the child then finds the lock open. */
+static bool held_around_fork(MgForkLock lock) {
+  Held h = {.lock = lock};
+  pthread_t thread;
+  int status = -1;
+  if (pthread_create(&thread, NULL, hold, &h)) return false;
+  while (!h.taken) usleep(100);
+  pid_t pid = fork();
+  if (!pid) {
+    alarm(10);
+    mg_fork_lock(lock);
+    mg_fork_unlock(lock);
+    _exit(h.given ? 0 : 1);
+  }
+  bool ended = pid > 0 && waitpid(pid, &status, 0) == pid;
+  pthread_join(thread, NULL);
+  return ended && status == 0;
+}
+
+static void *find_kernel(void *done) {
+  MgKcRef ref;
+  if (mg_kcache_find(mg_kcache_key("a kernel", 8), &ref)) mg_kcache_unref(ref);
+  *(atomic_bool *)done = true;
+  return NULL;
+}
+
+static void *open_llvm(void *done) {
+  mg_llvm_open();
+  *(atomic_bool *)done = true;
+  return NULL;
+}
+
+/* True if `call` waits while this thread holds the lock, and ends when it is given back. */
+static bool waits_for(MgForkLock lock, void *(*call)(void *)) {
+  atomic_bool done = false;
+  pthread_t thread;
+  mg_fork_lock(lock);
+  bool ok = !pthread_create(&thread, NULL, call, &done);
+  usleep(20000);
+  bool waited = !done;
+  mg_fork_unlock(lock);
+  if (ok) pthread_join(thread, NULL);
+  return ok && waited && done;
+}
 
 /* One module through LLVM, the loader and the cache, and a schema through the table.  number:
  * makes its text a new one. */
@@ -59,7 +122,11 @@ static void *look_on(void *arg) {
 }
 
 int main(void) {
-  enum { FORKS = 100, SECONDS = 60 };
+  enum { FORKS = 100 };
+  mg_fork_watch();
+  for (int lock = 0; lock < MG_LOCK__COUNT; lock++) CHECK(held_around_fork((MgForkLock)lock));
+  CHECK(waits_for(MG_LOCK_kernel, find_kernel));
+  CHECK(waits_for(MG_LOCK_llvm, open_llvm));
 #ifdef __SANITIZE_ADDRESS__
   const char *why = "AddressSanitizer's allocator cannot be used in a child forked beside threads";
 #else
@@ -69,7 +136,7 @@ int main(void) {
   bool bad = false;
   if (why) {
     printf("skipped: %s\n", why);
-    return 77;
+    return test_done() ? 1 : 77;
   }
   CHECK(compile(1));
   CHECK(!pthread_create(&thread[0], NULL, compile_on, &bad) &&
