@@ -1,14 +1,16 @@
-/* Answers taken for granted because the other way only raises. */
+/* Answers taken for granted because the other way only raises, or leads to the same. */
 #include "record/bytecode/jump_speculation.h"
 #include <string.h>
 #include "entry/launch/config.h"
 #include "host/python/decode.h"
 #include "host/python/pyobject.h"
 #include "host/python/trace_rules.h"
+#include "record/bytecode/jump_joins.h"
 #include "record/call/call.h"
 #include "record/core/capture.h"
 #include "record/core/loop.h"
 #include "record/core/recording.h"
+#include "record/symbolic/item_numbers.h"
 #include "record/symbolic/number.h"
 #include "record/symbolic/speculation.h"
 #include "tuning.h"
@@ -67,18 +69,42 @@ static PyObject *claim_text(const MgLoop *l, int unit, bool assertion) {
   return text && PyUnicode_Check(text) && call->op == BC_CALL ? Py_NewRef(text) : NULL;
 }
 
+/* Can the question be left out?  Both ways lead to `far`, and eager's answer would be no error. */
+static bool claim_needless(const MgRec *r, PyObject *condition) {
+  if (r->cap->wrappers || !mg_standin_is(condition)) return !r->cap->wrappers;
+  return mg_symvalue_can(r->cap, condition) &&
+         mg_sym_is(r->x, mg_val_numel(r->g, mg_standin_val(condition)), 1);
+}
+
+/* The answer that is expected, claimed.  Its claim goes if the other way turns out to lead to the same. */
+static int claim_expected(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken, int far, bool *yes) {
+  PyObject *const *claims = &l->rec->cap->claims;
+  Py_ssize_t before = *claims ? PyList_GET_SIZE(*claims) : 0;
+  int known = mg_claim_expected(l->rec->cap, condition, yes);
+  /* Of a claimed yes more is taken for granted later on. */
+  if (known == 1 && !*yes && taken && *claims && PyList_GET_SIZE(*claims) > before) mg_join_open(l, in, far);
+  return known;
+}
+
 int mg_claim_truth(MgLoop *l, const MgInstr *in, PyObject *condition, bool taken, bool *yes) {
   MgRec *r = l->rec;
   MgSymNode *number = mg_symnode_of(condition);
   bool tensor = mg_standin_is(condition), late = number && number->cap && !number->src && !number->hint;
-  if ((!tensor && !late) || !mg_claim_allowed(r)) return 0;
+  if (!tensor && !late) return 0;
+  int far_end = mg_join_end(l, in->target), near_end = far_end < 0 ? -1 : mg_join_end(l, in->next);
+  if (near_end < 0) return -1;
+  if (far_end == near_end && claim_needless(r, condition)) {
+    *yes = !taken;
+    return mg_join_close(l, in, near_end) ? -1 : 1;
+  }
+  if (!mg_claim_allowed(r)) return 0;
   bool far_assert, near_assert, far = claim_raises(l, in->target, &far_assert),
                                 near = claim_raises(l, in->next, &near_assert);
   bool assertion = far ? far_assert : near_assert,
        breaks = !r->want_fx &&
                 !(r->cfg && r->cfg->fullgraph); /* where torch.compile's rules ask for a break, or an error */
   if (far == near || (!assertion && !breaks && !mg_skip_is_torch(l->v.code)))
-    return mg_claim_expected(r->cap, condition, yes);
+    return claim_expected(l, in, condition, taken, far_end, yes);
   *yes = near == taken;
   if (r->want_fx && tensor) {
     if (!mg_sym_is(r->x, mg_val_numel(r->g, mg_standin_val(condition)), 1)) return 0;

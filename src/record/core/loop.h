@@ -38,6 +38,12 @@ typedef struct MgOuter { /* how far a frame is: the outermost one of a recording
   int exc_depth;   /* exceptions that became the handled one since the start */
   long exc_n;      /* n of the instruction that raised the outermost of them */
 } MgOuter;
+typedef struct MgOpenJump { /* a jump whose answer is claimed, and whose other way leads to `end`
+                               (jump_joins.h) */
+  int next, end;            /* units: where it goes on, where both ways may meet */
+  long nbytecode;           /* MgRec.nbytecode at the jump */
+  PyObject *claim;          /* entry of the claims, borrowed; only compared */
+} MgOpenJump;
 typedef struct MgLoop {
   PyThreadState *ts;
   MgFrame *f;
@@ -52,6 +58,8 @@ typedef struct MgLoop {
   struct MgLoop *up;     /* recording: the frame that is executing an instruction which led here */
   bool direct;           /* as in MgOuter */
   uint32_t nnode;        /* size of the graph when the frame started */
+  int nopen;
+  MgOpenJump open[4];
 } MgLoop;
 struct MgLoop;
 

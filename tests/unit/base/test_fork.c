@@ -1,7 +1,7 @@
-/* What a forked process finds of the parent's locks.  Each lock of the list is taken around fork(); the kernel
- * cache and LLVM are behind such locks; and a process forked while other threads compile compiles itself.
- * The last part is skipped (77) where no LLVM is found, and under AddressSanitizer: its allocator does not open
- * its own locks in a forked child (GCC 12), so any malloc there may wait for ever. */
+/* What a forked process finds of the parent's locks.  Each lock of the list is taken around fork(); the
+ * kernel cache and LLVM are behind such locks; and a process forked while other threads compile compiles
+ * itself. The last part is skipped (77) where no LLVM is found, and under AddressSanitizer: its allocator
+ * does not open its own locks in a forked child (GCC 12), so any malloc there may wait for ever. */
 #include "base/fork.h"
 #include <pthread.h>
 #include <stdatomic.h>
