@@ -166,3 +166,21 @@ def test_every_way_to_compile_gives_eagers_tokens(compiled, way):
     for _ in range(2):
         assert torch.equal(_tokens(generate, prompt, **WAYS[way]), expected)
     assert_counts()
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("order, graphs", [("batches", 3), ("mixed", 3), ("lengths", 4)])
+def test_pairs_of_batch_and_length_share_the_graphs(order, graphs):
+    """A batch of 1 has graphs of its own.  By lengths: (1, 4), (n, 4), (1, m), (n, m)."""
+    pairs = [(batch, length) for batch in (1, 2, 4) for length in (4, 5, 8, 16)]
+    pairs = {"batches": pairs, "lengths": sorted(pairs, key=lambda p: p[1]), "mixed": pairs[::5] + pairs}[
+        order
+    ]
+    model = _model("gpt2")
+    compiled = magneto.compile(model)
+    with torch.no_grad():
+        for shape in pairs:
+            ids = torch.randint(3, 199, shape)
+            torch.testing.assert_close(compiled(input_ids=ids).logits, model(input_ids=ids).logits)
+    assert counts().graphs <= graphs
+    assert_counts(breaks=0)
