@@ -115,6 +115,32 @@ def test_guards_are_counted_when_they_turn_a_call_away(guarded):
     assert all(not g["failed"] for g in guarded["entries"][-1]["guards"])
 
 
+STRINGS = """
+import torch, magneto
+
+@magneto.compile
+def breaks_at_once(x, name):
+    return x * 2 if name.startswith("a") else x + 1
+
+@magneto.compile
+def breaks_behind_an_op(x, name):
+    y = x * 2
+    return y + 1 if name.startswith("t") else y
+
+for i in range(400):
+    for f in (breaks_at_once, breaks_behind_an_op):
+        f(torch.ones(4), f"t{i}")
+"""
+
+
+def test_guards_that_have_failed_for_long_are_asked_less(tmp_path):
+    """Each of eight entries failed twice a call: by 800 to 1600 calls, for half a microsecond each."""
+    entries = made(tmp_path, STRINGS)["entries"]
+    failed = [g["failed"] for e in entries for g in e["guards"] if "== 't" in g["text"]]
+    assert len(failed) == 16 and max(failed) < 150
+    assert sum(e["hits"] for e in entries) > 700
+
+
 def test_a_size_that_the_program_fixes_has_the_line(guarded):
     (entry,) = [e for e in guarded["entries"] if any(s["fixed"] and s["value"] == 6 for s in e["sizes"])][:1]
     rows, columns = entry["sizes"]

@@ -256,10 +256,17 @@ int mg_cache_add(MgBucket *b, MgEntry *e) {
   return 0;
 }
 
-/* Where frames were given up the next call hardly fits either: only one in so many looks. */
-static bool cache_skips(MgBucket *b) {
-  return b->misses >= MG_TUNE_MISSES_SKIP && (b->eager || mg_cost_is_left(b)) &&
-         b->misses++ % MG_TUNE_MISSES_SKIP;
+/* So many misses in a row say that the next call hardly fits either; 0: a miss is compiled. */
+static uint32_t cache_patience(const MgBucket *b) {
+  return b->eager || mg_cost_is_left(b) ? MG_TUNE_MISSES_SKIP : b->plain > 0 ? MG_TUNE_MISSES_PLAIN : 0;
+}
+
+/* Where nothing has fitted for long only one in so many calls looks. */
+static bool cache_skips(MgBucket *b, int which) {
+  uint32_t most = b->misses ? cache_patience(b) : 0;
+  if (most && b->misses >= most) return b->misses++ % MG_TUNE_MISSES_SKIP;
+  if (!(which & MG_FIND_returns) || b->unreturned < MG_TUNE_MISSES_PLAIN) return false;
+  return b->unreturned++ % MG_TUNE_MISSES_SKIP;
 }
 
 bool mg_cache_rests(MgBucket *b) {
@@ -289,7 +296,7 @@ void mg_cache_note_idle(MgBucket *b, bool idle) {
  * maybe the bucket with them. */
 static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***vals, int *nvals, MgExecAt **at,
                               int which, bool *gone) {
-  if (cache_skips(b)) return NULL;
+  if (cache_skips(b, which)) return NULL;
   for (int i = 0; i < b->n; i++) {
     MgEntry *e = b->entry[i];
     if ((e->look && !(which & MG_FIND_look)) || (which & MG_FIND_returns && !e->is_ret) ||
@@ -314,7 +321,7 @@ static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***val
     }
     *gone = e->bucket != b;
     if (holds) {
-      if (!*gone) b->misses = 0;
+      if (!*gone) b->misses = 0, b->unreturned = e->is_ret ? 0 : b->unreturned;
       if (i && !*gone && i < b->n && b->entry[i] == e) {
         memmove(b->entry + 1, b->entry, sizeof *b->entry * (size_t)i);
         b->entry[0] = e;
@@ -324,7 +331,8 @@ static MgEntry *cache_find_in(MgBucket *b, const MgSlots *slots, PyObject ***val
     mg_entry_release(e);
     if (*gone) return NULL;
   }
-  b->misses += b->eager || mg_cost_is_left(b);
+  b->misses += cache_patience(b) > 0;
+  b->unreturned += which & MG_FIND_returns && b->n;
   return NULL;
 }
 

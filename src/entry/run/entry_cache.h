@@ -82,7 +82,8 @@ typedef struct MgBucket { /* the entries of one offset for one module instance *
   uint8_t refused;         /* recordings that a kind of tensor kept from beginning */
   bool walks;              /* Python code around a break in a loop, executed as it is (interpreted_loops.h) */
   bool eager;              /* too many entries: frames go on in CPython from here */
-  uint32_t misses;         /* while eager: looks in a row that found nothing */
+  uint32_t misses;         /* while eager or plain: looks in a row that found nothing */
+  uint32_t unreturned;     /* looks in a row for an entry that returns which found none */
   uint8_t contents;        /* entries that guard numbers of tensors; those that guard several count twice */
   uint8_t denied;          /* MG_DENY_*: what cannot be recorded for this instance */
   uint8_t idle;            /* frames in a row that ran no op from here to their end */
