@@ -33,25 +33,93 @@ static void reach_see(ValRef *v, void *arg) {
   if (*v) mg_bits_join(s->now, reach_of(s, *v), s->words);
 }
 
+/* By memory: the tracked results that are computed from it. */
+static void reach_forward(ValRef *v, void *arg) {
+  Reach *s = arg;
+  if (*v && mg_val(s->g, *v)->requires_grad) mg_bits_join(reach_of(s, *v), s->now, s->words);
+}
+
+/* The results that a node's results lead to, in s->now; false: none. */
+static bool reach_results(Reach *s, const MgNode *node) {
+  memset(s->now, 0, s->words * sizeof *s->now);
+  for (int i = 0; i < node->nout; i++)
+    if (node->out[i] && mg_val(s->g, node->out[i])->requires_grad)
+      mg_bits_join(s->now, reach_of(s, node->out[i]), s->words);
+  return mg_bits_any(s->now, s->words);
+}
+
+/* Does the node add to a gradient what depends on no tangent?  That is the gradient of a result in full: zeros, as
+ * of copysign's second argument, or what a backward function of the program made up. */
+static bool reach_adds(const Reach *s, const MgNode *node) {
+  if (node->op->code != TOP_add_Tensor && node->op->code != TOP_add__Tensor) return false;
+  const MgArg *a = mg_node_arg(node, "self"), *b = mg_node_arg(node, "other");
+  if (a->tag != MA_val || b->tag != MA_val) return false;
+  return mg_bits_any(reach_of(s, a->u.val), s->words) != mg_bits_any(reach_of(s, b->u.val), s->words);
+}
+
+typedef struct ReachAdds { /* a node that is followed */
+  Reach s;
+  const bool *adds;
+  bool yes;
+} ReachAdds;
+
+static void reach_see_adds(ValRef *v, void *arg) {
+  ReachAdds *a = arg;
+  reach_see(v, &a->s);
+  a->yes |= *v && a->adds[mg_val(a->s.g, *v)->storage];
+}
+
+/* Adds to the sets of these gradients the results that are computed from their inputs. */
+static int reach_by_results(MgJointBuild *b, const bool *constant) {
+  MgJointRec *j = b->j;
+  Reach s;
+  if (!reach_init(&s, b->g, j->nthrough)) return PyErr_NoMemory(), -1;
+  for (uint32_t i = 0; i < j->nthrough; i++) mg_bits_add(reach_of(&s, j->through[i]), i);
+  for (NodeRef n = j->backward; --n;) {
+    MgNode *node = mg_node(b->g, n);
+    if (reach_results(&s, node)) mg_node_each_val(node, reach_forward, &s);
+  }
+  for (uint32_t i = 0; i < j->ndiff; i++)
+    if (constant[i])
+      mg_bits_join(j->reach + (size_t)s.words * i, reach_of(&s, b->r->cap->input[j->diff[i]].val), s.words);
+  return 0;
+}
+
 /* Followed by memory, so that writes through views count. */
 int mg_joint_find_reach(MgJointBuild *b) {
   MgJointRec *j = b->j;
   Reach s;
-  if (!reach_init(&s, b->g, j->nthrough) ||
+  bool *adds = mg_new(b->g->c, bool, b->g->nval + 1); /* by memory: see reach_adds */
+  bool *constant = mg_new(b->g->c, bool, j->ndiff + 1), some = false;
+  if (!reach_init(&s, b->g, j->nthrough) || !adds || !constant ||
       !(j->reach = mg_new(b->g->c, uint64_t, (size_t)s.words * (j->ndiff + 1))))
     return PyErr_NoMemory(), -1;
   for (uint32_t i = 0; i < j->nthrough; i++) mg_bits_add(reach_of(&s, j->tangent[i]), i);
   for (NodeRef n = j->backward; n < b->g->nnode; n++) {
     MgNode *node = mg_node(b->g, n);
+    ReachAdds now = {s, adds, reach_adds(&s, node)};
     memset(s.now, 0, s.words * sizeof *s.now);
-    mg_node_each_val(node, reach_see, &s);
-    for (int i = 0; i < node->nout; i++)
-      if (node->out[i]) mg_bits_join(reach_of(&s, node->out[i]), s.now, s.words);
+    mg_node_each_val(node, reach_see_adds, &now);
+    for (int i = 0; i < node->nout; i++) {
+      if (!node->out[i]) continue;
+      mg_bits_join(reach_of(&s, node->out[i]), s.now, s.words);
+      adds[mg_val(b->g, node->out[i])->storage] |= now.yes;
+    }
   }
   for (uint32_t i = 0; i < j->ndiff; i++) {
     uint64_t *set = j->reach + (size_t)s.words * i;
     if (j->grad[i]) mg_bits_join(set, reach_of(&s, j->grad[i]), s.words);
-    if (!mg_bits_any(set, s.words)) mg_bits_fill(set, j->nthrough);
+    constant[i] = !mg_bits_any(set, s.words) || adds[mg_val(b->g, j->grad[i])->storage];
+    some |= constant[i];
+  }
+  if (some && j->nthrough > 1 && b->r->cap->function) {
+    b->why = "a backward function gives what does not depend on its argument";
+    return 1;
+  }
+  if (some && reach_by_results(b, constant)) return -1;
+  for (uint32_t i = 0; i < j->ndiff; i++) {
+    uint64_t *set = j->reach + (size_t)s.words * i;
+    if (!mg_bits_any(set, s.words)) mg_bits_fill(set, j->nthrough); /* what a Function of the program computed */
   }
   return 0;
 }
@@ -137,12 +205,6 @@ int mg_joint_find_links(MgJointBuild *b) {
 
 /* ---- which results can be differentiated in passes of their own ---- */
 
-/* By memory: the tracked results that are computed from it. */
-static void mates_see(ValRef *v, void *arg) {
-  Reach *s = arg;
-  if (*v && mg_val(s->g, *v)->requires_grad) mg_bits_join(reach_of(s, *v), s->now, s->words);
-}
-
 /* These have no saved tensors in torch's derivatives.yaml: their nodes in the gradient graph have no
  * `_raw_saved_` attributes. */
 bool mg_joint_saves(const MgCapture *cap, NodeRef def) {
@@ -180,15 +242,6 @@ bool mg_joint_saves(const MgCapture *cap, NodeRef def) {
   }
 }
 
-/* The results that a node's results lead to, in s->now; false: none. */
-static bool mates_of_node(Reach *s, const MgNode *node) {
-  memset(s->now, 0, s->words * sizeof *s->now);
-  for (int i = 0; i < node->nout; i++)
-    if (node->out[i] && mg_val(s->g, node->out[i])->requires_grad)
-      mg_bits_join(s->now, reach_of(s, node->out[i]), s->words);
-  return mg_bits_any(s->now, s->words);
-}
-
 /* What a node frees is of all results that it leads to.  last: the set that was noted before, as most
  * neighbours have the same. */
 static void mates_note(const Reach *s, uint64_t *mate, uint64_t *last) {
@@ -211,9 +264,9 @@ int mg_joint_find_mates(MgJointBuild *b) {
   for (uint32_t i = 0; i < j->nthrough; i++) mg_bits_add(reach_of(&s, j->through[i]), i);
   for (NodeRef n = j->backward; --n;) {
     MgNode *node = mg_node(b->g, n);
-    if (!mates_of_node(&s, node)) continue;
+    if (!reach_results(&s, node)) continue;
     if (mg_joint_saves(b->r->cap, n)) mates_note(&s, mate, last);
-    mg_node_each_val(node, mates_see, &s);
+    mg_node_each_val(node, reach_forward, &s);
   }
   for (uint32_t i = 0; i < j->nthrough; i++)
     if (!mg_bits_same(mate + (size_t)s.words * i, all, s.words)) j->mate = mate;

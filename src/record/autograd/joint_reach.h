@@ -27,7 +27,8 @@ typedef struct MgJointBuild { /* being built */
   const char *why; /* set when the graph has to run op by op */
 } MgJointBuild;
 
-/* Which gradients need which tangents: j->reach.  0; -1 with an exception. */
+/* Which gradients need which tangents: j->reach.  0; 1: b->why says why that cannot be told; -1 with an
+ * exception. */
 int mg_joint_find_reach(MgJointBuild *b);
 /* Is a result with a grad_fn computed from another one, or from a view that is a
  * result?  -1: out of memory. */
