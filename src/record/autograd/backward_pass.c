@@ -107,6 +107,8 @@ static PyObject *backward_run(PyObject *f, PyObject *const *arg, size_t nargsf, 
   if (r->cap->anomaly_was_on)
     return mg_rec_break(BK_backward_watched,
                         "backward in anomaly mode"); /* PyTorch looks at every gradient */
+  if (mg_joint_clamp_raises(r->g, r->g->nnode))
+    return mg_rec_break(BK_backward, "backward of a clamp whose bounds are broadcast");
   if (r->in_joint && (!a[6] || PyObject_IsTrue(a[6])))
     return mg_rec_break(BK_backward, "backward() inside of a backward function"); /* writes to leaves */
   if (a[0] && PyTuple_Check(a[0]) && backward_load_all(r, a[6] && PyObject_IsTrue(a[6]))) return NULL;

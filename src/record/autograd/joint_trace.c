@@ -444,6 +444,30 @@ static bool joint_raises(const MgJointBuild *b) {
   return false;
 }
 
+/* Does a or b have the size of `out` in each dimension, when both are broadcast? */
+static bool joint_covers(const MgGraph *g, const MgVal *out, const MgArg *a, const MgArg *b) {
+  const MgVal *v[] = {mg_val(g, a->u.val), mg_val(g, b->u.val)};
+  for (int d = 1; d <= out->ndim; d++) {
+    bool covered = false;
+    for (int i = 0; i < 2; i++)
+      covered |= d <= v[i]->ndim && v[i]->size[v[i]->ndim - d] == out->size[out->ndim - d];
+    if (!covered) return false;
+  }
+  return true;
+}
+
+bool mg_joint_clamp_raises(const MgGraph *g, NodeRef end) {
+  for (NodeRef k = 1; k < end; k++) {
+    const MgNode *n = mg_node(g, k);
+    if (n->op->code != TOP_clamp_Tensor || !n->out[0] || !mg_val(g, n->out[0])->requires_grad) continue;
+    const MgVal *out = mg_val(g, n->out[0]);
+    const MgArg *self = mg_node_arg(n, "self"), *min = mg_node_arg(n, "min"), *max = mg_node_arg(n, "max");
+    if (min->tag != MA_val || max->tag != MA_val) continue;
+    if (!joint_covers(g, out, self, min) || !joint_covers(g, out, self, max)) return true;
+  }
+  return false;
+}
+
 /* Numbers that the graph has needed as tensors in backward alone become inputs of forward, in front of the
  * tangents: the call computes them.  Other tensors that backward reads by itself are looked at when it runs,
  * which a recording does not know of. */
@@ -482,6 +506,8 @@ static int joint_record(MgJointBuild *b, const ValRef *out, int nout) {
   if (!rc && b->inside) rc = joint_refuse(b, "a result is a view made by an autograd.Function");
   if (!rc && joint_raises(b))
     rc = joint_refuse(b, "the gradient of complex eigenvectors raises where it is not defined");
+  if (!rc && mg_joint_clamp_raises(b->g, b->j->backward))
+    rc = joint_refuse(b, "the gradient of clamp raises where its last bound has sizes of its own");
   if (!rc && b->r->cap->hooked && b->j->nthrough > 1)
     rc = joint_refuse(b, "a pass may leave the tensor of a hook out"); /* the hook is not called then */
   b->views = !rc && !b->j->nthrough;

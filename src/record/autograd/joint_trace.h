@@ -12,6 +12,10 @@ typedef struct MgRec MgRec;
 typedef struct MgSnapshot MgSnapshot;
 /* Called between mg_snapshot_build and mg_standin_end.  -1 with an exception only when memory ran out. */
 int mg_joint_record(MgRec *r, const MgSnapshot *snap);
+/* Is there, before node `end`, a tracked clamp whose gradient eager's engine may refuse?  ATen ands what it
+ * compared in place, unless tensors are subclasses, as stand-ins are: one bound may not be larger than the
+ * other with self. */
+bool mg_joint_clamp_raises(const MgGraph *g, NodeRef end);
 /* A new value for the gradient of another one; 0: out of memory. */
 ValRef mg_joint_gradient_val(MgGraph *g, ValRef like);
 /* After a run of the engine that failed: drops the work that is left in its queue,

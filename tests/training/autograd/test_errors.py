@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import magneto
+
 from programs import Registry, leaf, mlp
 
 program = Registry()
@@ -130,3 +132,26 @@ def sparse_gradients(C):
 @pytest.mark.parametrize("name", program.programs)
 def test_program(name):
     program.check(name)
+
+
+def clamp_step(x, low, high):
+    x.clamp(low, high).sum().backward()
+    return x.grad
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("shapes", [((), (2, 2), ()), ((2,), (2,), (2, 2)), ((2, 2), (2,), ()), ((1,), (2,), (2,))])
+def test_bounds_of_clamp_that_eager_cannot_differentiate(shapes, inside):
+    def run(f):
+        x, low, high = (torch.linspace(-1, 1, max(1, sum(s))).sum() + torch.zeros(s) for s in shapes)
+        x.requires_grad_()
+        try:
+            return f(x, low, high) if inside else (f(x, low, high).sum().backward(), x.grad)[1]
+        except RuntimeError as e:
+            return str(e)
+
+    f = clamp_step if inside else torch.clamp
+    magneto.reset()
+    compiled = magneto.compile(lambda *a: f(*a))
+    got, want = run(compiled), run(f)
+    assert type(got) is type(want) and (torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want)
