@@ -36,6 +36,21 @@ def scan(
     return pytree.tree_unflatten([*carry, *stacked], spec)
 
 
+def upsample(name: str, *args: Any) -> torch.Tensor:
+    """torch._C._nn's interpolation by name, for sizes that are symbols: the operator of each size.
+
+    Torch's own Python kernels compute with other formulas, which make NaN of infinities.
+    """
+    x, size, *align, scales = args
+    if scales is not None and not isinstance(scales, (list, tuple)):
+        raise TypeError("scales one by one: the operator has been called itself")
+    from torch._decomp.decompositions import upsample_compute_output_size
+
+    size = upsample_compute_output_size(x.shape, size, scales)
+    operator = getattr(torch.ops.aten, name).default
+    return operator(x, size, *align, *(scales or [None] * len(size)))
+
+
 def map_impl(f: Callable[..., Any], xs: Sequence[torch.Tensor], pos_args: Sequence[Any]) -> Any:
     """torch.ops.higher_order.map_impl: f of each row of xs, stacked."""
     results = [f(*[x.select(0, i) for x in xs], *pos_args) for i in range(xs[0].shape[0])]

@@ -48,8 +48,8 @@ static bool reach_results(Reach *s, const MgNode *node) {
   return mg_bits_any(s->now, s->words);
 }
 
-/* Does the node add to a gradient what depends on no tangent?  That is the gradient of a result in full: zeros, as
- * of copysign's second argument, or what a backward function of the program made up. */
+/* Does the node add to a gradient what depends on no tangent?  That is the gradient of a result in full:
+ * zeros, as of copysign's second argument, or what a backward function of the program made up. */
 static bool reach_adds(const Reach *s, const MgNode *node) {
   if (node->op->code != TOP_add_Tensor && node->op->code != TOP_add__Tensor) return false;
   const MgArg *a = mg_node_arg(node, "self"), *b = mg_node_arg(node, "other");
@@ -119,7 +119,8 @@ int mg_joint_find_reach(MgJointBuild *b) {
   if (some && reach_by_results(b, constant)) return -1;
   for (uint32_t i = 0; i < j->ndiff; i++) {
     uint64_t *set = j->reach + (size_t)s.words * i;
-    if (!mg_bits_any(set, s.words)) mg_bits_fill(set, j->nthrough); /* what a Function of the program computed */
+    if (!mg_bits_any(set, s.words))
+      mg_bits_fill(set, j->nthrough); /* what a Function of the program computed */
   }
   return 0;
 }

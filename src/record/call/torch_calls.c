@@ -555,28 +555,51 @@ static bool torch_kernel_differs(const MgCall *c) {
   return differs;
 }
 
-/* A composite op whose C++ asks for sizes as numbers: once more by torch's own Python kernel for it, which
- * computes with sizes of any kind (interpolation by a factor, recurrent networks, short-time Fourier
- * transforms).  What the first try has recorded stays behind, unused.  NULL without an
- * abort: the exception stays. */
-static PyObject *torch_by_python_kernel(const MgCall *c, uint32_t nodes) {
-  MgGraph *g = mg_rec->g;
-  if (!mg_call_has_standin(c) || torch_kernel_differs(c)) return NULL;
-  for (NodeRef n = nodes; n < g->nnode; n++)
-    if (mg_node_effect(mg_node(g, n))) return NULL;
-  PyObject *t, *v, *tb, *r = NULL;
-  PyErr_Fetch(&t, &v, &tb);
-  MgHookMode mode = mg_hook_mode;
-  mg_hook_mode = HOOK_off; /* torch's dispatcher and its kernels are no part of the program */
-  PyObject *kernels = mg_import("torch._decomp"), *C = kernels ? mg_import("torch._C") : NULL;
+/* Interpolation asks for all sizes as numbers: the operator that it calls does not.  New; NULL with an
+ * exception. */
+static PyObject *torch_upsample(const MgCall *c, const char *name) {
+  PyObject *m = mg_glue(GLUE_polyfills), *f = m ? PyObject_GetAttrString(m, "upsample") : NULL;
+  PyObject *args = f ? PyTuple_New(c->npos + 1) : NULL, *first = args ? PyUnicode_FromString(name) : NULL;
+  if (first) {
+    PyTuple_SET_ITEM(args, 0, first);
+    for (Py_ssize_t i = 0; i < c->npos; i++) PyTuple_SET_ITEM(args, i + 1, Py_NewRef(c->arg[i]));
+  }
+  PyObject *r = first ? PyObject_CallObject(f, args) : NULL;
+  Py_XDECREF(m);
+  Py_XDECREF(f);
+  Py_XDECREF(args);
+  return r;
+}
+
+/* The call by torch's own Python kernel. */
+static PyObject *torch_python_kernel(const MgCall *c) {
+  PyObject *kernels = mg_import("torch._decomp"), *C = kernels ? mg_import("torch._C") : NULL, *r = NULL;
   PyObject *on = C ? mg_context_enter(PyObject_CallMethod(C, "_EnablePythonDispatcher", NULL)) : NULL;
   if (on) {
     r = mg_call_plain(c);
     if (mg_context_exit(on)) Py_CLEAR(r);
   }
-  mg_hook_mode = mode;
   Py_XDECREF(kernels);
   Py_XDECREF(C);
+  return r;
+}
+
+/* A composite op whose C++ asks for sizes as numbers: once more by torch's own Python kernel for it, which
+ * computes with sizes of any kind (recurrent networks, short-time Fourier transforms).  What the first try
+ * has recorded stays behind, unused.  NULL without an abort: the exception stays. */
+static PyObject *torch_by_python_kernel(const MgCall *c, uint32_t nodes) {
+  MgGraph *g = mg_rec->g;
+  if (!mg_call_has_standin(c) || torch_kernel_differs(c)) return NULL;
+  for (NodeRef n = nodes; n < g->nnode; n++)
+    if (mg_node_effect(mg_node(g, n))) return NULL;
+  PyObject *t, *v, *tb;
+  PyErr_Fetch(&t, &v, &tb);
+  MgHookMode mode = mg_hook_mode;
+  mg_hook_mode = HOOK_off; /* torch's dispatcher and its kernels are no part of the program */
+  const char *name = PyCFunction_Check(c->f) ? ((PyCFunctionObject *)c->f)->m_ml->ml_name : "";
+  bool upsamples = strstr(name, "upsample_") && !c->kwnames && c->npos >= 3;
+  PyObject *r = upsamples ? torch_upsample(c, name) : torch_python_kernel(c);
+  mg_hook_mode = mode;
   if (!r && !mg_rec->abort) {
     PyErr_Restore(t, v, tb);
     return NULL;

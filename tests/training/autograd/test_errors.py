@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import magneto
-
 from programs import Registry, leaf, mlp
 
 program = Registry()
@@ -140,7 +139,9 @@ def clamp_step(x, low, high):
 
 
 @pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize("shapes", [((), (2, 2), ()), ((2,), (2,), (2, 2)), ((2, 2), (2,), ()), ((1,), (2,), (2,))])
+@pytest.mark.parametrize(
+    "shapes", [((), (2, 2), ()), ((2,), (2,), (2, 2)), ((2, 2), (2,), ()), ((1,), (2,), (2,))]
+)
 def test_bounds_of_clamp_that_eager_cannot_differentiate(shapes, inside):
     def run(f):
         x, low, high = (torch.linspace(-1, 1, max(1, sum(s))).sum() + torch.zeros(s) for s in shapes)
@@ -154,4 +155,6 @@ def test_bounds_of_clamp_that_eager_cannot_differentiate(shapes, inside):
     magneto.reset()
     compiled = magneto.compile(lambda *a: f(*a))
     got, want = run(compiled), run(f)
-    assert type(got) is type(want) and (torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want)
+    assert type(got) is type(want) and (
+        torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want
+    )
