@@ -14,6 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "property")]
 import kinds  # noqa: E402
 import random_graphs  # noqa: E402
+import random_kernels  # noqa: E402
 import random_models  # noqa: E402
 from magneto import _magneto  # noqa: E402
 
@@ -147,3 +148,20 @@ def test_a_program_that_gets_no_processor_time_does_not_hang(code, starving):
     finally:
         process.kill()
         process.wait()
+
+
+WIDENED = """%1 = input f32[32,5,3]
+%2 = input f32[5]
+%3 = input f32[5]
+%4 = input f32[5]
+%5 = input f32[5]
+%6, %7, %8, %9, %10 = aten::_native_batch_norm_legit_functional(%1, %4, %5, %2, %3, True, 0.1, 1e-05) : f32[32,5,3], f32[5], f32[5], f32[5], f32[5]
+%11 = aten::_to_copy(%6, dtype=dtype(f64)) : f64[32,5,3]
+writeback %2 = %9
+writeback %3 = %10
+return %11
+"""
+
+
+def test_kernels_are_judged_by_the_type_that_they_compute_in():
+    assert random_kernels.check(random_kernels.Graph(WIDENED, [], [])) == 1

@@ -22,6 +22,7 @@ typedef struct Check {
   char **whole;       /* per buffer: three memories with their margins, in the order of the next line */
   PtxMemory *memory;  /* the machine's */
   void **ref, **near; /* the reference's; one of inputs and integers that are rounded otherwise */
+  double *rounding;   /* per buffer: of the coarsest type that it is computed in */
   bool indirect;      /* an index depends on data */
   bool special;       /* NaN and others are among the numbers */
   MgStrbuf *out;
@@ -187,18 +188,44 @@ static double check_rounding(MgTy ty) {
   return ty == TY_f64 ? 1e-12 : ty == TY_f32 ? 1e-4 : ty == TY_f16 ? 4e-3 : 3e-2;
 }
 
+typedef struct Coarsest { /* of an expression */
+  const Check *c;
+  double rounding;
+} Coarsest;
+
+/* Inputs are the same on both sides, whatever their type. */
+static bool check_see(const MgExprs *x, ExprRef r, void *arg) {
+  Coarsest *k = arg;
+  const MgExpr *e = mg_expr(x, r);
+  bool input = e->op == OP_load && k->c->rounding[e->u.i] == 0;
+  double mine = e->op == OP_load ? k->c->rounding[e->u.i] : check_rounding((MgTy)e->ty);
+  if (!input && mg_ty_is_float((MgTy)e->ty) && mine > k->rounding) k->rounding = mine;
+  return false;
+}
+
+static void check_coarsest(Check *c) {
+  for (uint32_t i = 0; i < c->s->nitem; i++) {
+    const MgLoop *l = c->s->item[i].kind == MI_loop ? c->s->item[i].u.loop : NULL;
+    Coarsest k = {c, l ? c->rounding[l->buf] : 0};
+    ExprRef part[] = {l ? l->body : 0, l ? l->value : 0};
+    for (int n = 0; n < 2; n++) mg_ex_any(c->s->x, part[n], check_see, &k);
+    if (l) c->rounding[l->buf] = k.rounding;
+  }
+}
+
 /* The machine's p, the reference's q, and what comes of it with other roundings, beside the largest. */
-static bool check_same(MgTy ty, MgScalar p, MgScalar q, MgScalar near, double most) {
+static bool check_same(MgTy ty, double rounding, MgScalar p, MgScalar q, MgScalar near, double most) {
   if (!mg_ty_is_float(ty)) return p.i == q.i || near.i != q.i;
   if (isnan(q.f) != isnan(near.f) || isinf(q.f) != isinf(near.f)) return true; /* so near to the edge */
   if (!isfinite(p.f) || !isfinite(q.f)) return p.f == q.f || (isnan(p.f) && isnan(q.f));
   double other = isfinite(near.f) ? fabs(near.f - q.f) : INFINITY;
-  return fabs(p.f - q.f) <= check_rounding(ty) * (fabs(q.f) + 0.01 * most) + 64 * other;
+  return fabs(p.f - q.f) <= rounding * (fabs(q.f) + 0.01 * most) + 64 * other;
 }
 
 static void check_compare(Check *c, BufRef b) {
   MgTy ty = mg_dtype_ty((MgDtype)c->s->buf[b].dtype);
   size_t n = c->memory[b].bytes / (size_t)mg_ty_size(ty), bad = 0, first = 0;
+  double rounding = fmax(check_rounding(ty), c->rounding[b]);
   double most = 0;
   for (size_t i = 0; i < n && mg_ty_is_float(ty); i++) {
     double v = fabs(check_element(c->ref[b], ty, i).f);
@@ -206,8 +233,8 @@ static void check_compare(Check *c, BufRef b) {
   }
   for (size_t i = 0; i < n; i++) {
     MgScalar near = check_element(c->near[b], ty, i);
-    bool same =
-        check_same(ty, check_element(c->memory[b].base, ty, i), check_element(c->ref[b], ty, i), near, most);
+    bool same = check_same(ty, rounding, check_element(c->memory[b].base, ty, i),
+                           check_element(c->ref[b], ty, i), near, most);
     if (!same && !bad++) first = i;
   }
   if (!bad) return;
@@ -231,6 +258,7 @@ static void check_run(Check *c) {
     }
     c->indirect |= l && check_loads(c->s->x, l->index);
   }
+  check_coarsest(c);
   if (!check_memory(c)) c->wrong = -1;
   else if (check_kernels(c) && check_reference(c, c->ref) && check_reference(c, c->near))
     for (BufRef b = 1; b < c->nbefore; b++)
@@ -246,7 +274,8 @@ int ptx_check(MgSched *s, MgFused *f, const MgBuf *before, BufRef nbefore, uint6
   c.memory = calloc(n, sizeof *c.memory);
   c.ref = calloc(n, sizeof *c.ref);
   c.near = calloc(n, sizeof *c.near);
-  if (c.env && c.whole && c.memory && c.ref && c.near) {
+  c.rounding = calloc(n, sizeof *c.rounding);
+  if (c.env && c.whole && c.memory && c.ref && c.near && c.rounding) {
     for (uint32_t i = 0; i < s->x->nsym; i++) c.env[i] = s->x->sym[i].hint;
     c.wrong = 0;
     check_run(&c);
@@ -257,5 +286,6 @@ int ptx_check(MgSched *s, MgFused *f, const MgBuf *before, BufRef nbefore, uint6
   free(c.memory);
   free(c.ref);
   free(c.near);
+  free(c.rounding);
   return c.wrong;
 }
