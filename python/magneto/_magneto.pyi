@@ -194,7 +194,12 @@ def entries() -> list[_Entry]: ...
 def left() -> list[_Left]: ...
 def set_passes(limit: int, /) -> list[str]: ...
 def feed_trials(
-    recorded: float = ..., compiled: float = ..., eager: float = ..., /
+    recorded: float = ...,
+    compiled: float = ...,
+    eager: float = ...,
+    recorded_cpu: float = ...,
+    eager_cpu: float = ...,
+    /,
 ) -> tuple[float, ...]: ...  # for tests
 def plant(name: str | None, crash: bool = False, /) -> None: ...  # for tests
 def plant_illegal(name: str | None, what: str = "order", /) -> None: ...  # for tests

@@ -14,4 +14,8 @@ typedef enum MgTrialWay {
 
 /* t0: mg_now_ms() when it began. */
 double mg_trial_took(MgTrialWay way, double t0);
+/* The same in milliseconds of the processor that this thread got, which other programs do not change.  It
+ * takes a call of the kernel to ask. */
+double mg_trial_cpu_ms(void);
+double mg_trial_took_cpu(MgTrialWay way, double t0);
 #endif

@@ -22,6 +22,7 @@ struct MgCost {
   uint8_t fails; /* tries in a row that did not help */
   uint8_t last;  /* CostKind of the last frame */
   bool active, fresh, warm, grads;
+  bool recorded;    /* the last frame that was counted recorded */
   int units, limit; /* what the frames that recorded count together; when it is judged */
   int n;            /* frames that recorded */
   long clean, hits0,
@@ -31,9 +32,11 @@ struct MgCost {
   float hit;   /* milliseconds of the shortest driven frame that did not record; COST_NEVER: none was */
   float tail[KIND__COUNT];          /* the shortest time until the next frame, a backward pass may be in it */
   float cpython[MG_TUNE_COST_RUNS]; /* milliseconds of frames that CPython ran */
-  float rec, eager;                 /* milliseconds a call, as last judged */
-  uint32_t wait;                    /* frames until it is tried again */
-  double end;                       /* of the last frame */
+  float spent_cpu, tail_cpu[KIND__COUNT], cpython_cpu[MG_TUNE_COST_RUNS]; /* these of the processor */
+  bool by_cpu;         /* rec and eager are of the processor */
+  float rec, eager;    /* milliseconds a call, as last judged */
+  uint32_t wait;       /* frames until it is tried again */
+  double end, cpu_end; /* of the last frame; the processor was not asked: 0 */
 };
 
 static _Thread_local unsigned long cost_recordings, cost_others;
@@ -50,8 +53,8 @@ static void cost_window(MgCost *c, int limit) {
   c->fresh = true;
   c->units = c->n = 0;
   c->clean = 0;
-  c->spent = 0;
-  for (int i = 0; i < KIND__COUNT; i++) c->tail[i] = COST_NEVER;
+  c->spent = c->spent_cpu = 0;
+  for (int i = 0; i < KIND__COUNT; i++) c->tail[i] = c->tail_cpu[i] = COST_NEVER;
   c->hit = COST_NEVER;
 }
 
@@ -116,8 +119,12 @@ void mg_cost_begin(MgCostRun *r, MgBucket *b, PyCodeObject *code, int limit) {
   if (!c->warm && c->n < MG_TUNE_COST_UNTIMED) return;
   c->warm = true;
   r->t0 = mg_now_ms();
-  float tail = (float)mg_trial_took(WAY_between, c->end);
+  bool asks = c->recorded || c->phase != COST_count || c->clean < MG_TUNE_COST_ASKED;
+  if (asks) r->cpu0 = mg_trial_cpu_ms();
+  float tail = (float)mg_trial_took(WAY_between, c->end), tail_cpu = COST_NEVER;
+  if (asks && c->cpu_end > 0) tail_cpu = (float)mg_trial_took_cpu(WAY_between, c->cpu_end);
   if (c->last && tail < c->tail[c->last]) c->tail[c->last] = tail;
+  if (c->last && tail_cpu < c->tail_cpu[c->last]) c->tail_cpu[c->last] = tail_cpu;
   c->last = KIND_none;
 }
 
@@ -132,7 +139,8 @@ void mg_cost_cancel(MgCostRun *r) {
 
 /* What follows a frame counts where its graphs have a backward: it may be faster, too. */
 static float cost_tail(const MgCost *c, CostKind k) {
-  return c->grads && c->tail[k] < COST_NEVER ? c->tail[k] : 0;
+  float tail = c->by_cpu ? c->tail_cpu[k] : c->tail[k];
+  return c->grads && tail < COST_NEVER ? tail : 0;
 }
 
 static void cost_leave(MgCost *c, PyCodeObject *code) {
@@ -158,17 +166,24 @@ static float cost_middle(const float t[MG_TUNE_COST_RUNS]) {
   return t[2] < low ? low : t[2] > high ? high : t[2];
 }
 
-/* CPython's time is known: is what was spent on recording worth it? */
-static void cost_judge(MgCost *c, PyCodeObject *code) {
-  float eager = cost_middle(c->cpython) + cost_tail(c, KIND_eager),
-        rec = c->spent + cost_tail(c, KIND_recorded);
+/* What recording frames took, and CPython, a call; the share of CPython's time that all frames took. */
+static float cost_share(MgCost *c, bool cpu) {
+  c->by_cpu = cpu;
+  c->eager = cost_middle(cpu ? c->cpython_cpu : c->cpython) + cost_tail(c, KIND_eager);
+  c->rec = (cpu ? c->spent_cpu : c->spent) + cost_tail(c, KIND_recorded);
   long hits = c->hits1 - c->hits0 - c->n, clean = hits > c->clean ? hits : c->clean;
   float hit =
-      c->hit < COST_NEVER ? c->hit + cost_tail(c, KIND_clean) : eager / 2; /* whole hits are not timed */
-  float total = (float)c->n * rec + (float)clean * hit;
-  c->rec = rec;
-  c->eager = eager;
-  if (c->spent > 0 && total * MG_TUNE_COST_SLOWER > (float)(c->n + clean) * eager) {
+      c->hit < COST_NEVER ? c->hit + cost_tail(c, KIND_clean) : c->eager / 2; /* whole hits are not timed */
+  float total = (float)c->n * c->rec + (float)clean * hit, eager = (float)(c->n + clean) * c->eager;
+  return total / (eager > 1e-9f ? eager : 1e-9f);
+}
+
+/* CPython's time is known: is what was spent on recording worth it? */
+static void cost_judge(MgCost *c, PyCodeObject *code) {
+  float share = cost_share(c, false);
+  bool clear = share > MG_TUNE_COST_CLEAR || share < 1 / MG_TUNE_COST_CLEAR;
+  if (!clear && c->spent_cpu > 0) share = cost_share(c, true);
+  if (c->spent > 0 && share * MG_TUNE_COST_SLOWER > 1) {
     cost_leave(c, code);
     return;
   }
@@ -176,8 +191,8 @@ static void cost_judge(MgCost *c, PyCodeObject *code) {
     mg_log(MG_LOG_fallback,
            "%s, line %d: %d calls recorded, %.3g ms each, and %ld did not; %.3g ms in CPython: compiling "
            "goes on",
-           PyUnicode_AsUTF8(code->co_qualname), code->co_firstlineno, c->n, (double)rec, clean,
-           (double)eager);
+           PyUnicode_AsUTF8(code->co_qualname), code->co_firstlineno, c->n, (double)c->rec, c->clean,
+           (double)c->eager);
   c->fails = 0;
   cost_window(c, c->limit < MG_TUNE_COST_MOST ? 2 * c->limit : MG_TUNE_COST_MOST);
 }
@@ -194,8 +209,12 @@ static int cost_limit(const MgCost *c, int given) {
              : c->limit;
 }
 
-static void cost_count(MgCost *c, const MgCostRun *r, bool recorded, float ms) {
+/* early ones compile kernels that later ones find */
+static void cost_mean(float *mean, float ms) { *mean += *mean > 0 ? (ms - *mean) / 4 : ms; }
+
+static void cost_count(MgCost *c, const MgCostRun *r, bool recorded, float ms, float cpu) {
   CostKind k = recorded ? KIND_recorded : KIND_clean;
+  c->recorded = recorded;
   if (r->t0 > 0) {
     if (k == KIND_clean && ms < c->hit) c->hit = ms;
     c->last = (uint8_t)k;
@@ -206,11 +225,24 @@ static void cost_count(MgCost *c, const MgCostRun *r, bool recorded, float ms) {
   }
   c->n++;
   c->units += cost_others != r->others || r->given_up ? MG_TUNE_COST_OTHER : MG_TUNE_COST_SIZES;
-  if (r->t0 > 0)
-    c->spent += c->spent > 0 ? (ms - c->spent) / 4 : ms; /* early ones compile kernels that later ones find */
+  if (r->t0 > 0) cost_mean(&c->spent, ms);
+  if (r->cpu0 > 0) cost_mean(&c->spent_cpu, cpu);
   if (c->units < c->limit || c->units < cost_limit(c, r->limit)) return;
   c->phase = COST_eager;
   c->runs = 0;
+}
+
+/* Two frames are driven again: has it been worth it? */
+static void cost_try(MgCost *c, const MgCostRun *r, bool recorded, bool raised, float ms) {
+  bool cheap = cost_recordings == r->recordings && ms * MG_TUNE_COST_SLOWER <= c->eager;
+  if (!raised && (!recorded || cheap)) {
+    if (mg_log_on(MG_LOG_fallback))
+      mg_log(MG_LOG_fallback, "%s, line %d: compiled again", PyUnicode_AsUTF8(r->code->co_qualname),
+             r->code->co_firstlineno);
+    cost_window(c, MG_TUNE_COST_AGAIN);
+  } else if (++c->runs >= MG_TUNE_COST_TRIES) {
+    cost_leave(c, r->code);
+  }
 }
 
 void mg_cost_end(MgCostRun *r, bool raised) {
@@ -218,22 +250,20 @@ void mg_cost_end(MgCostRun *r, bool raised) {
   if (!c) return;
   bool recorded = cost_recordings != r->recordings || r->given_up;
   double now = r->t0 > 0 ? mg_now_ms() : 0;
-  float ms = (float)mg_trial_took(recorded ? WAY_recorded : r->rests ? WAY_eager : WAY_compiled, r->t0);
+  MgTrialWay way = recorded ? WAY_recorded : r->rests ? WAY_eager : WAY_compiled;
+  float ms = (float)mg_trial_took(way, r->t0);
+  float cpu = r->cpu0 > 0 ? (float)mg_trial_took_cpu(way, r->cpu0) : 0;
   c->grads |= r->grads != mg_trial_grads;
   c->end = now;
-  if (c->phase == COST_count && (recorded || !raised)) cost_count(c, r, recorded, ms);
+  c->cpu_end = r->cpu0 > 0 ? mg_trial_cpu_ms() : 0;
+  if (c->phase == COST_count && (recorded || !raised)) cost_count(c, r, recorded, ms, cpu);
   else if (c->phase == COST_eager && r->rests && !raised) {
     c->cpython[c->runs] = ms;
+    c->cpython_cpu[c->runs] = cpu;
     c->last = KIND_eager;
     if (++c->runs >= MG_TUNE_COST_RUNS) cost_judge(c, r->code);
-  } else if (c->phase == COST_try && !raised &&
-             (!recorded || (cost_recordings == r->recordings && ms * MG_TUNE_COST_SLOWER <= c->eager))) {
-    if (mg_log_on(MG_LOG_fallback))
-      mg_log(MG_LOG_fallback, "%s, line %d: compiled again", PyUnicode_AsUTF8(r->code->co_qualname),
-             r->code->co_firstlineno);
-    cost_window(c, MG_TUNE_COST_AGAIN);
-  } else if (c->phase == COST_try && ++c->runs >= MG_TUNE_COST_TRIES) {
-    cost_leave(c, r->code);
+  } else if (c->phase == COST_try) {
+    cost_try(c, r, recorded, raised, c->by_cpu && cpu > 0 ? cpu : ms);
   }
   mg_cost_cancel(r);
 }

@@ -12,6 +12,9 @@
  *     ^                          | cheaper                                      | one did not record
  *     +--------------------------+----------------------------------------------+
  *
+ * Beside other programs the clock tells little: where it shows no clear difference the processor's time
+ * counts.
+ *
  * In: frames as the driver starts and ends them, notes of recordings.  Out: frames to leave to CPython.
  * A hit of a whole frame passes by here: no clock, no counter.  All with the GIL held. */
 #ifndef MG_FRAME_COST_H
@@ -34,6 +37,7 @@ typedef struct MgCostRun { /* of one frame */
   bool rests;    /* CPython runs the frame: its time is taken */
   int limit;     /* of recompiles, as the user has set it; 0: the default */
   double t0;     /* 0: no time is taken */
+  double cpu0;   /* the same of the processor, which is not asked in each frame */
   unsigned long recordings, others, grads; /* the thread's counters at the start */
 } MgCostRun;
 

@@ -57,6 +57,22 @@ def times():
         yield
 
 
+@pytest.mark.parametrize(
+    "recorded, eager, cpu, left",
+    [
+        (4.8, 4.9, (0.37, 0.28), 1),  # a busy machine: the clock shows no difference
+        (4.8, 4.4, (0.2, 0.28), 0),
+        (4.8, 2.8, (0.2, 0.28), 1),  # a clear one
+        (2.8, 4.8, (0.37, 0.28), 0),
+    ],
+)
+def test_where_the_clock_is_unclear_the_processors_time_counts(recorded, eager, cpu, left):
+    _, g = compiled()
+    with trials_take(recorded=recorded, compiled=0.05, eager=eager, cpu=cpu):
+        never_settled(g)
+    assert counts().left == left
+
+
 def test_a_program_that_never_settles_is_left_to_cpython():
     f, g = compiled()
     holder = Holder(linear())
